@@ -36,6 +36,7 @@
     LISTED(Embedding, const EmbeddingShape&)                                \
     LISTED(Fork)                                                            \
     LISTED(FromBytes, const BytesShape&)                                    \
+    LISTED(GroupNorm, const GroupNormShape&)                                \
     LISTED(Linear, const LinearShape&)                                      \
     LISTED(LocalResponseNorm, const LocalResponseNormShape&)                \
     LISTED(LrnThenPool, const LocalResponseNormShape&, const PoolingShape&) \
@@ -45,6 +46,7 @@
     LISTED(PRelu, const PReluShape&)                                        \
     LISTED(Product)                                                         \
     LISTED(Relu)                                                            \
+    LISTED(Softmax, const SoftmaxShape&)                                    \
     LISTED(Upsampling, const UpsamplingShape&)
 
 /// The only list of the formulas of layers (layers/pointwise.hpp) that are compiled once. Another formula is compiled

@@ -14,10 +14,14 @@
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/gelu.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/group_norm.hpp>
 #include <cupola/layers/hard_swish.hpp>
+#include <cupola/layers/instance_norm2d.hpp>
+#include <cupola/layers/layer_norm.hpp>
 #include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/log_softmax.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/mish.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
@@ -25,8 +29,10 @@
 #include <cupola/layers/prelu.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/relu6.hpp>
+#include <cupola/layers/rms_norm.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
+#include <cupola/layers/softmax.hpp>
 #include <cupola/layers/softplus.hpp>
 #include <cupola/layers/tanh.hpp>
 #include <cupola/layers/upsample2d.hpp>

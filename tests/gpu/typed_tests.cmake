@@ -4,11 +4,11 @@
 # them inside a namespace of its own. A class in a test must not have the name of a class in cupola, which nvcc rejects as ambiguous.
 
 set(typed_tests "")
-foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden id_check linear local_response_norm math pointwise pool_then_lrn pooling product rows
+foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden group_norm id_check linear local_response_norm math pointwise pool_then_lrn pooling product rows
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
-foreach(name IN ITEMS activations batch_norm2d conv2d dropout embedding from_bytes global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d prelu relu sigmoid silu upsample2d)
+foreach(name IN ITEMS activations batch_norm2d conv2d dropout embedding from_bytes global_avg_pool2d group_norm layer_norm leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d prelu relu sigmoid silu softmax upsample2d)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
 list(APPEND typed_tests models/unet_test.cpp parallel/averaging_test.cpp parallel/compressed_test.cpp parallel/input_types_test.cpp parallel/kinds/centre_updates_test.cpp parallel/kinds/rules_on_devices_test.cpp)

@@ -74,6 +74,16 @@ struct Gates : Sequential<Input<5, 4, 6>, Keep<"x">,
     MultiplyBy<"x">, Output<"product">, GlobalAvgPool2d, MultiplyBy<"x">, Output<"scaled">,
     Flatten, Named<"flat", PReLU<weight_per_channel>>, Named<"head", Linear<3>>> {};
 
+/// The norms of a sample, and softmaxes, of images, of positions and of features.
+struct Norms : Sequential<Input<5, 4, 6>, Keep<"x">,
+    Named<"layer", LayerNorm<>>, Output<"layer_norm">, From<"x">, Named<"rms", RMSNorm<1e-3>>, Output<"rms_norm">, From<"x">,
+    Named<"group", GroupNorm<3, 1e-4>>, Output<"group_norm">, From<"x">, InstanceNorm2d<>, Output<"instance_norm">, From<"x">,
+    Named<"affine", InstanceNorm2d<1e-5, with_affine>>, Output<"affine_norm">, From<"x">, Softmax, Output<"soft">, From<"x">,
+    LogSoftmax, Output<"log_soft">, Flatten, Named<"layer1", LayerNorm<>>, Named<"rms1", RMSNorm<>>, Named<"group1", GroupNorm<4>>,
+    Named<"head", Linear<9>>, LogSoftmax, Output<"classes">, Softmax, Keep<"y">,
+    FromInput<"words", 7>, Embedding<20, 8>, Named<"layer2", LayerNorm<>>, Named<"rms2", RMSNorm<>>,
+    Named<"group2", GroupNorm<2>>, Softmax, Output<"words_out">, Flatten, ConcatWith<"y">> {};
+
 /// Inputs of all types, one of which is read twice.
 struct Inputs : Sequential<Input<5, 4, 3>, FromBytes<means(125.3, 123.0, 113.9), deviations(63.0, 62.1, 66.7)>,
     Conv2d<2, 3>, Flatten, Named<"of_image", Linear<8>>, Keep<"image">,
@@ -175,7 +185,7 @@ int main(int argc, char** argv) try {
     const int runs = with.operator()<Cifar10Net>("tutorial") + with.operator()<ResNet18<5, 32>>("resnet18") +
                      with.operator()<Windows>("windows") + with.operator()<Blocks>("blocks") +
                      with.operator()<Features>("features") + with.operator()<Gates>("gates") +
-                     with.operator()<Inputs>("inputs");
+                     with.operator()<Norms>("norms") + with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -170,7 +170,7 @@ private:
 };
 
 /// The operators of a layer, in their order.
-class GraphOperators : public impl::GraphList<GraphOperator, 8> {
+class GraphOperators : public impl::GraphList<GraphOperator, 16> {
 public:
     template <std::same_as<GraphOperator>... Operators>
     constexpr GraphOperators(const Operators&... operators) {  // NOLINT: one operator is the usual answer

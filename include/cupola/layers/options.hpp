@@ -47,6 +47,10 @@ struct BiasOption {
     bool value = true;
     bool operator==(const BiasOption&) const = default;
 };
+struct AffineOption {
+    bool value = false;
+    bool operator==(const AffineOption&) const = default;
+};
 struct WeightsOption {
     Initializer value;
     bool operator==(const WeightsOption&) const = default;
@@ -126,6 +130,8 @@ inline constexpr BiasOption no_bias{false};
 inline constexpr TanhApproximationOption tanh_approximation{true};
 /// PReLU has one weight per channel in place of one for all.
 inline constexpr WeightPerChannelOption weight_per_channel{true};
+/// InstanceNorm2d has a weight and a bias, as with PyTorch's affine=True.
+inline constexpr AffineOption with_affine{true};
 /// The extents of a pooling's output are rounded up, as by PyTorch's ceil_mode=True.
 inline constexpr CeilModeOption ceil_mode{true};
 /// Whether the elements of pad(n) are zeros of a mean, PyTorch's count_include_pad, or are left out.

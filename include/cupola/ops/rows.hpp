@@ -46,7 +46,9 @@
 
 #include <cupola/core/abi.hpp>
 
-namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI {
+
+namespace impl {
 
 /// The largest value of a row and its place; -1 in a row without values. A NaN is the largest only if it is a lane's
 /// first.
@@ -78,4 +80,38 @@ template <class Value>
     return top;
 }
 
-}}}  // namespace cupola::CUPOLA_ABI::impl
+/// The sum over a row of `count` elements of the doubles value(i), in a fixed order. Where a row has one lane it keeps
+/// eight sums, which do not wait for each other.
+template <class Lanes, class Value>
+[[nodiscard]] CUPOLA_HOST_DEVICE double sum_of_row(const Lanes& lanes, std::int64_t count, const Value& value) {
+    double sum = 0;
+    if constexpr (Lanes::step == 1) {
+        constexpr std::int64_t at_once = 8;
+        double sums[at_once] = {};
+        std::int64_t i = 0;
+        for (; i + at_once <= count; i += at_once) {
+            for (std::int64_t k = 0; k < at_once; ++k) sums[k] += value(i + k);
+        }
+        for (std::int64_t k = 0; i + k < count; ++k) sums[k] += value(i + k);
+        for (const double part : sums) sum += part;
+    } else {
+        for (std::int64_t i = lanes.begin(); i < count; i += Lanes::step) sum += value(i);
+    }
+    return lanes.sum(sum);
+}
+
+/// A formula that computes nothing.
+struct EmptyRow {
+    template <class Lanes>
+    CUPOLA_HOST_DEVICE void operator()(const Lanes&, std::int64_t) const {}
+};
+
+}  // namespace impl
+
+/// A device with a `for_each_row`, whose backend is included.
+template <class Device>
+concept ComputesRows = requires(const typename Device::Context& context) {
+    for_each_row(context, std::int64_t{0}, std::int64_t{0}, impl::EmptyRow{});
+};
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -36,6 +36,12 @@
 /* wrong */ struct Net : Sequential<> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<2>> {};
 
+// case: groups_that_do_not_divide_the_channels
+// The two compilers print the default argument of GroupNorm differently.
+// expect: expects a multiple of its groups as channels; its input is 8 x 8 x 16 from layer 1 (Conv2d<16, 3>)
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<16, 3>, GroupNorm<3>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<16, 3>, GroupNorm<4>> {};
+
 // case: initializer_given_twice
 // expect: layer 1 (Linear<5>) is given an option twice; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<5, weights(normal(1)), weights(he_normal())>> {};
@@ -57,6 +63,11 @@
 /* wrong */ struct Net : Sequential<Input<std::int64_t{1} << 32, std::int64_t{1} << 32>, Flatten, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<1 << 16, 1 << 16>, Flatten, Linear<2>> {};
 
+// case: instance_norm_of_one_pixel
+// expect: has one value per channel, whose mean is that value; its input is 1 x 1 x 16 from the Input
+/* wrong */ struct Net : Sequential<Input<1, 1, 16>, InstanceNorm2d<>> {};
+/* right */ struct Net : Sequential<Input<1, 2, 16>, InstanceNorm2d<>> {};
+
 // case: kernel_too_large
 // expect: layer 1 (Conv2d<8, 5>) has a kernel larger than its input; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 5, valid>> {};
@@ -69,12 +80,13 @@
 struct Normalise {
     static constexpr LayerKind kind = LayerKind::batch_norm;
     static constexpr ShapeResult output(const Shape& input) { return input; }
-    static constexpr Parameters parameters(const Shape& input) {
-        return {Parameter{.name = "scale", .shape = {input.channels()}},
-                Parameter{.name = "shift", .shape = {input.channels()}}};
+    static constexpr Parameters two(const char* first, const char* second, const Shape& input) {
+        return {Parameter{.name = first, .shape = {input.channels()}},
+                Parameter{.name = second, .shape = {input.channels()}}};
     }
+    static constexpr Parameters parameters(const Shape& input) { return two("scale", "shift", input); }
     /* right */ static constexpr BatchNormStatistics statistics{.epsilon = 1e-5, .decay = 0.9};
-    /* right */ static constexpr Parameters buffers(const Shape& input) { return parameters(input); }
+    /* right */ static constexpr Parameters buffers(const Shape& input) { return two("mean", "variance", input); }
 };
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3>, Named<"norm", Normalise>> {};
 

@@ -43,6 +43,7 @@ using EmulatedNode = std::unique_ptr<PlanNode<Cuda, T>>;
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Embedding, const EmbeddingShape&)                                               \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Fork)                                                                           \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, FromBytes, const BytesShape&)                                                   \
+    CUPOLA_EMULATED_NODE(TEMPLATE, T, GroupNorm, const GroupNormShape&)                                               \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Linear, const LinearShape&)                                                     \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, LocalResponseNorm, const LocalResponseNormShape&)                               \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, LrnThenPool, const LocalResponseNormShape&, const PoolingShape&)                \
@@ -51,6 +52,7 @@ using EmulatedNode = std::unique_ptr<PlanNode<Cuda, T>>;
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Pooling, const PoolingShape&)                                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Product)                                                                        \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Relu)                                                                           \
+    CUPOLA_EMULATED_NODE(TEMPLATE, T, Softmax, const SoftmaxShape&)                                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Upsampling, const UpsamplingShape&)                                             \
     }                                                                                                                 \
     TEMPLATE class Plan<Cuda, T>;                                                                                     \

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GroupNorm<groups, epsilon = 1e-5>: normalises each group of neighbouring channels over all positions of a sample
+// (ops/group_norm.hpp has the formula).
+//
+//   input    any extents; channels are the last
+//   output   the same
+//   weight   [channels], initially one
+//   bias     [channels], initially zero
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/group_norm.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+namespace impl {
+
+/// The groups as the rows of [N, groups, values]: opset 17 has no operator for them.
+[[nodiscard]] constexpr GraphOperators group_norm_operators(const Shape& input, std::int64_t groups, double epsilon,
+                                                            bool affine) {
+    const std::int64_t channels = input.channels();
+    const bool channels_last = input.rank == 2;
+    GraphOperators all;
+    if (channels_last) all.add(GraphOperator("Transpose").integers("perm", 0, 2, 1));
+    all.add(GraphOperator("Reshape").previous().constant(0, groups, -1));
+    all.add(GraphOperator("ReduceMean").integers("axes", 2).integer("keepdims", 1));
+    all.add(GraphOperator("Sub").result(all.size() - 2).previous());
+    const std::size_t centred = all.size() - 1;
+    all.add(GraphOperator("Mul").result(centred).result(centred));
+    all.add(GraphOperator("ReduceMean").integers("axes", 2).integer("keepdims", 1));
+    all.add(GraphOperator("Add").previous().constant(epsilon));
+    all.add(GraphOperator("Sqrt"));
+    all.add(GraphOperator("Div").result(centred).previous());
+    const GraphOperator back = GraphOperator("Reshape").previous();
+    all.add(input.rank == 1   ? GraphOperator(back).constant(0, channels)
+            : input.rank == 2 ? GraphOperator(back).constant(0, channels, input[0])
+                              : GraphOperator(back).constant(0, channels, input.height(), input.width()));
+    if (affine) {
+        for (const bool factor : {true, false}) {
+            const GraphOperator parameter = GraphOperator("Unsqueeze").parameter(factor ? "weight" : "bias");
+            const GraphOperator join(factor ? "Mul" : "Add");
+            const std::size_t value = all.size() - 1;
+            if (input.rank == 1) {
+                all.add(GraphOperator(join).previous().parameter(factor ? "weight" : "bias"));
+            } else {
+                all.add(input.rank == 2 ? GraphOperator(parameter).constant(1)
+                                        : GraphOperator(parameter).constant(1, 2));
+                all.add(GraphOperator(join).result(value).previous());
+            }
+        }
+    }
+    if (channels_last) all.add(GraphOperator("Transpose").integers("perm", 0, 2, 1));
+    return all;
+}
+
+}  // namespace impl
+
+template <std::int64_t groups, Number epsilon = 1e-5>
+struct GroupNorm {
+    static constexpr LayerTraits traits{.backward_reads_output = false, .can_omit_parameter_gradients = true};
+    static constexpr LayerDescription description =
+        LayerDescription("GroupNorm ", groups)
+            .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon));
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (groups < 1) return ShapeError{"has less than one group"};
+        if (!epsilon.is_finite_float() || epsilon <= 0.0)
+            return ShapeError{"has an epsilon that is not positive and finite"};
+        if (input.channels() % groups != 0) return ShapeError{"expects a multiple of its groups as channels"};
+        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+        if (input.channels() > most || input.size() / input.channels() > most)
+            return ShapeError{"expects fewer than 2^31 channels and positions"};
+        return input;
+    }
+
+    static constexpr Parameters parameters(const Shape& input) {
+        return {Parameter{.name = "weight", .shape = {input.channels()}, .initializer = constant(1)},
+                Parameter{.name = "bias", .shape = {input.channels()}}};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        return impl::group_norm_operators(input, groups, epsilon, true);
+    }
+
+    template <class BuildContext>
+    static FactoryOf<ops::GroupNorm, BuildContext, GroupNormShape> operation(const BuildContext& build) {
+        const Shape& input = build.input;
+        return {GroupNormShape{.positions = input.size() / input.channels(),
+                               .channels = input.channels(),
+                               .groups = groups,
+                               .epsilon = epsilon}};
+    }
+};
+
+}}  // namespace cupola::CUPOLA_ABI

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Softmax: the channels of each position, the last extent, as probabilities (ops/softmax.hpp has the formula).
+// CrossEntropy contains it and expects logits.
+//
+//   input    any extents
+//   output   the same
+#pragma once
+
+#include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/softmax.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+struct Softmax {
+    static constexpr LayerTraits traits{.backward_reads_input = false};
+
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr GraphOperators onnx(const Shape& input) {
+        return GraphOperator("Softmax").integer("axis", input.rank == 3 ? 1 : -1);
+    }
+
+    template <class BuildContext>
+    static FactoryOf<ops::Softmax, BuildContext, SoftmaxShape> operation(const BuildContext& build) {
+        return {SoftmaxShape{.channels = build.input.channels(), .logarithm = false}};
+    }
+};
+
+}}  // namespace cupola::CUPOLA_ABI
