@@ -71,7 +71,8 @@ struct GroupNorm {
         if (groups < 1) return ShapeError{"has less than one group"};
         if (!epsilon.is_finite_float() || epsilon <= 0.0)
             return ShapeError{"has an epsilon that is not positive and finite"};
-        if (input.channels() % groups != 0) return ShapeError{"expects a multiple of its groups as channels"};
+        constexpr std::int64_t divisor = groups < 1 ? 1 : groups;  // nvcc compiles a division by 0 that is not reached
+        if (input.channels() % divisor != 0) return ShapeError{"expects a multiple of its groups as channels"};
         constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
         if (input.channels() > most || input.size() / input.channels() > most)
             return ShapeError{"expects fewer than 2^31 channels and positions"};
