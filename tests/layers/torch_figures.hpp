@@ -40,7 +40,7 @@ void check(const Figures& expected) {
     CHECK(reference::distance(outcome.output, expected.output) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, expected.input_gradient) < operation_run::tolerance<D>);
     REQUIRE(expected.parameter_gradients.size() == parameters);
-    for (std::size_t p = 0; p < parameters; ++p) {
+    for (std::size_t p = 0; p < expected.parameter_gradients.size(); ++p) {
         CHECK(reference::distance(outcome.parameter_gradients[p], expected.parameter_gradients[p]) <
               reference::tolerance);
     }
