@@ -54,8 +54,10 @@ TEST_CASE("images of many sizes have Pillow's bytes") {
          {0x9829a5deccee8e57, 0x4afbdd3070be7ebe, 0x78d3f44cb6875ce4, 0x42e46cfb13e12e66, 0xd30d096a397bce12}},
         {ResizeFilter::lanczos,
          {0xd6b13d8f372b9408, 0xb94e8ecbeee8e2f2, 0x29447efde2bc1f79, 0xdde40b78432c6c7e, 0x3d55d7ffe6e2f6a7}}};
-    for (const auto& [filter, hashes] : cases) {
-        CAPTURE(static_cast<int>(filter));
+    for (const Case& each : cases) {
+        const ResizeFilter filter = each.filter;
+        const auto& hashes = each.hashes;
+        CAPTURE(to_string(filter));
         CHECK(hash_of(resized(patterned(37, 53, 3), 24, 24, filter).pixels) == hashes[0]);
         CHECK(hash_of(resized(patterned(20, 11, 3), 64, 48, filter).pixels) == hashes[1]);
         CHECK(hash_of(resized(patterned(301, 200, 3), 16, 9, filter).pixels) == hashes[2]);
@@ -105,7 +107,8 @@ TEST_CASE("the shorter side is resized to a size, and the middle is cut out, as 
     CHECK(resized_shorter_side(patterned(8, 8, 1), 20, ResizeFilter::box).shape() == Shape{20, 20, 1});
     // PyTorch rounds half a pixel to the even number: tops of 0, 2 and 2 for rests of 1, 3 and 5.
     const Image image = patterned(9, 8, 1);
-    for (const auto& [height, top] : {std::pair{8, 0}, {7, 1}, {6, 2}, {5, 2}, {4, 2}, {9, 0}, {1, 4}, {2, 4}}) {
+    for (const auto& each : {std::pair{8, 0}, {7, 1}, {6, 2}, {5, 2}, {4, 2}, {9, 0}, {1, 4}, {2, 4}}) {
+        const int height = each.first, top = each.second;
         CAPTURE(height);
         const Image part = center_cropped(image, height, 8);
         CHECK(part.shape() == Shape{height, 8, 1});

@@ -96,7 +96,9 @@ TEST_CASE("a network is a model of its layers, whose weights have PyTorch's name
     write_torch_file(folder.path("x.pth"), Small::layers, state_of<Small>());
     const TorchFile file(folder.path("x.pth"));
     CHECK(model.initializers.size() == file.tensors().size());
-    for (const auto& [name, tensor] : model.initializers) {
+    for (const auto& each : model.initializers) {
+        const auto& name = each.first;
+        const auto& tensor = each.second;
         CAPTURE(name);
         const SafeTensor* const stored = file.find(name);
         REQUIRE(stored != nullptr);
