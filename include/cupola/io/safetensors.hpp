@@ -145,8 +145,10 @@ private:
     }
 
     void read_header(std::uint64_t length) {
-        header_ = reinterpret_cast<char*>(file_.in_memory()) + sizeof length;
-        if (file_.in_memory() != nullptr) return;
+        if (std::byte* const memory = file_.in_memory(); memory != nullptr) {
+            header_ = reinterpret_cast<char*>(memory) + sizeof length;
+            return;
+        }
         own_header_.reset(new (std::nothrow) char[length]);
         require<OutOfMemory>(own_header_ != nullptr, path_, " has a header of ", length,
                              " bytes, more than the memory that could be allocated");
