@@ -80,7 +80,7 @@ private:
         const impl::FilePieces file(path);
         require<DataError>(file.size() <= max_index_bytes, path, " has ", file.size(), " bytes, and an index at most ",
                            max_index_bytes);
-        std::string characters(static_cast<std::size_t>(file.size()), '\0');
+        std::string characters(file.size(), '\0');
         file.read(0, std::as_writable_bytes(std::span(characters)));
         return characters;
     }

@@ -58,7 +58,7 @@ struct PartialProductSums {
 private:
     template <int n>
     CUPOLA_HOST_DEVICE void add(std::int64_t at, std::int64_t rows, float* to) const {
-        float sum[n] = {};
+        float sum[static_cast<std::size_t>(n)] = {};
         for (std::int64_t p = 0; p < rows; ++p, at += channels) {
             for (int i = 0; i < n; ++i) sum[i] += static_cast<float>(a[at + i]) * static_cast<float>(b[at + i]);
         }

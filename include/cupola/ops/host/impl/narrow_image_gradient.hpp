@@ -121,7 +121,8 @@ private:
 
     template <std::size_t Vectors>
     void add_slice(const float* image, const float* pixels, const Block& block, const Slice& slice) const {
-        alignas(64) float gradients[max_pixels * static_cast<std::int64_t>(Vectors) * lane_count];
+        alignas(
+            64) float gradients[static_cast<std::size_t>(max_pixels * static_cast<std::int64_t>(Vectors) * lane_count)];
         if (copy_gradients<Vectors>(block, slice, gradients)) {
             add_products<Vectors>(pixels, block, gradients, slice);
         } else {
@@ -167,7 +168,7 @@ private:
         } else {
             slice.channels == width ? copy(yes, no) : copy(no, no);
         }
-        float sums[width];
+        float sums[static_cast<std::size_t>(width)];
         for_each_index<Vectors>([&](auto v) __attribute__((always_inline)) {
             store_lanes(sums + static_cast<std::int64_t>(v) * lane_count, sum[v]);
         });
