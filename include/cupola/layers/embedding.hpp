@@ -64,7 +64,7 @@ struct Embedding {
     static constexpr GraphOperators onnx(const Shape& input) {
         GraphOperators result = GraphOperator("Gather").parameter("weight", shape.padding).input();
         // Its output is an image, whose channels are first in ONNX.
-        if (input.rank == 2) result.add(GraphOperator("Transpose").integers("perm", 0, 3, 1, 2));
+        if (input.rank == 2) result.add(graph_channels_first());
         return result;
     }
 

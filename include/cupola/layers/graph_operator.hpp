@@ -169,6 +169,18 @@ private:
     impl::GraphList<GraphAttribute, 6> attributes_{};
 };
 
+/// The axis of the channels of a value: those of an image come first after the batch, and others last.
+[[nodiscard]] constexpr std::int64_t graph_channel_axis(const Shape& shape) {
+    return shape.rank == 3 ? 1 : static_cast<std::int64_t>(shape.rank);
+}
+/// Puts the channels of an image last, or first again.
+[[nodiscard]] constexpr GraphOperator graph_channels_last() {
+    return GraphOperator("Transpose").integers("perm", 0, 2, 3, 1);
+}
+[[nodiscard]] constexpr GraphOperator graph_channels_first() {
+    return GraphOperator("Transpose").integers("perm", 0, 3, 1, 2);
+}
+
 /// The operators of a layer, in their order.
 class GraphOperators : public impl::GraphList<GraphOperator, 16> {
 public:

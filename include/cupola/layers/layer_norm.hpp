@@ -49,8 +49,7 @@ struct LayerNorm {
                                        .integer("axis", -1)
                                        .number("epsilon", epsilon);
         if (input.rank != 3) return norm;
-        return {GraphOperator("Transpose").integers("perm", 0, 2, 3, 1), norm,
-                GraphOperator("Transpose").integers("perm", 0, 3, 1, 2)};
+        return {graph_channels_last(), norm, graph_channels_first()};
     }
 
     template <class BuildContext>

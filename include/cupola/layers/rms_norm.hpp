@@ -40,10 +40,11 @@ struct RMSNorm {
 
     static constexpr GraphOperators onnx(const Shape& input) {
         const bool image = input.rank == 3;
-        GraphOperators operators(GraphOperator("Mul").input().input(),
-                                 GraphOperator("ReduceMean").integers("axes", image ? 1 : -1).integer("keepdims", 1),
-                                 GraphOperator("Add").previous().constant(static_cast<double>(epsilon)),
-                                 GraphOperator("Sqrt"), GraphOperator("Div").input().previous());
+        GraphOperators operators(
+            GraphOperator("Mul").input().input(),
+            GraphOperator("ReduceMean").integers("axes", graph_channel_axis(input)).integer("keepdims", 1),
+            GraphOperator("Add").previous().constant(static_cast<double>(epsilon)), GraphOperator("Sqrt"),
+            GraphOperator("Div").input().previous());
         if (!image) {
             operators.add(GraphOperator("Mul").previous().parameter("weight"));
         } else {

@@ -18,7 +18,7 @@ struct Softmax {
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
     static constexpr GraphOperators onnx(const Shape& input) {
-        return GraphOperator("Softmax").integer("axis", input.rank == 3 ? 1 : -1);
+        return GraphOperator("Softmax").integer("axis", graph_channel_axis(input));
     }
 
     template <class BuildContext>

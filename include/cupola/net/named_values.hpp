@@ -53,10 +53,8 @@ struct Concatenation {
         .backward_reads_input = false, .backward_reads_second_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
-    /// Along the channels, which are ONNX's first extent after the batch in images, and its last otherwise.
     static constexpr GraphOperators onnx(const Shape& input) {
-        const auto last = static_cast<std::int64_t>(input.rank);
-        return GraphOperator("Concat").input().second_input().integer("axis", last == 3 ? 1 : last);
+        return GraphOperator("Concat").input().second_input().integer("axis", graph_channel_axis(input));
     }
 
     template <class BuildContext>

@@ -109,8 +109,7 @@ private:
         claim(column);
         Value value{std::string(column), shape, {}, type == ElementType::int32};
         graph_.inputs.push_back({value.name, type, value.ids ? shape : extents_in_file(shape)});
-        if (shape.rank == 3 && !value.ids && channels_last_)
-            value.name = add(value.name, GraphOperator("Transpose").integers("perm", 0, 3, 1, 2));
+        if (shape.rank == 3 && !value.ids && channels_last_) value.name = add(value.name, graph_channels_first());
         return value;
     }
 
@@ -118,8 +117,7 @@ private:
         Value value = values_[output.layer + 1];
         if (channels_last_) {
             value = in_order(value, {});
-            if (value.shape.rank == 3)
-                value.name = add(value.name, GraphOperator("Transpose").integers("perm", 0, 2, 3, 1));
+            if (value.shape.rank == 3) value.name = add(value.name, graph_channels_last());
         }
         const std::string name(name_of(output));
         const auto made_here = std::ranges::find(graph_.nodes, value.name, &OnnxNode::output);
