@@ -21,7 +21,6 @@
 #include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
-#include <cupola/layers/log_softmax.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/mish.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>

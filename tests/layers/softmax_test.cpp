@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/layers/log_softmax.hpp, cupola/ops/softmax.hpp
+// Covers: cupola/ops/softmax.hpp
 //
 // Softmax and LogSoftmax of the channels, against plain loops in double and PyTorch's figures.
 #include "../test.hpp"
 
-#include <cupola/layers/log_softmax.hpp>
 #include <cupola/layers/softmax.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>
