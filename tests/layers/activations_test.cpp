@@ -2,7 +2,7 @@
 // Covers: cupola/layers/elu.hpp, cupola/layers/gelu.hpp, cupola/layers/hard_swish.hpp, cupola/layers/mish.hpp
 // Covers: cupola/layers/relu6.hpp, cupola/layers/softplus.hpp, cupola/layers/tanh.hpp
 //
-// Activations that are a formula: values and slopes against formulas in double and PyTorch's figures, corners, the ends of the range, and
+// Activations that are a formula: values and gradients against formulas in double and PyTorch's figures, corners, the ends of the range, and
 // options that are rejected.
 #include "../test.hpp"
 
@@ -191,7 +191,7 @@ TYPED_TEST_CASE("activations have PyTorch's values and gradients", D, Devices) {
     });
 }
 
-TYPED_TEST_CASE("activations with corners have PyTorch's slopes there", D, Devices) {
+TYPED_TEST_CASE("activations with corners have PyTorch's gradients there", D, Devices) {
     const auto gradients = [](const operation_run::Outcome& outcome) { return outcome.input_gradient; };
     const float above_0 = std::numeric_limits<float>::min(), below_6 = std::nextafter(6.0F, 0.0F),
                 inside = std::nextafter(3.0F, 0.0F), outside = std::nextafter(3.0F, 4.0F);
