@@ -30,9 +30,7 @@ public:
 
     /// Writes the elements of one of `tensors()` in the order of C to `to`. Throws InvalidArgument for a tensor of
     /// another file, and DataError where the elements are of another type than F32, F16, BF16 and F64.
-    void read_floats(const SafeTensor& tensor, float* to) const {
-        read_floats(tensor, 0, {to, tensor.elements()});
-    }
+    void read_floats(const SafeTensor& tensor, float* to) const { read_floats(tensor, 0, {to, tensor.elements()}); }
     /// Those of its elements from the number `first` on that `to` has a place for. Throws InvalidArgument where the
     /// tensor has fewer.
     void read_floats(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const {
