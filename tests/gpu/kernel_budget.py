@@ -60,7 +60,7 @@ ONLY_LOADS = {
     r"^norm_(moments|gradient_sums)_kernel<": "they write sums only",
     r"^sum_slabs_kernel<\w+, false, ": "without a mask it writes sums only",
 }
-ONLY_STORES = {"FromBytesAt<": "it reads a byte per element"}
+ONLY_STORES = {"FromBytesAt<": "it reads a byte per element", "<CopyWeight,": "it reads one value"}
 # Our kernels that use the tensor cores.
 TENSOR_CORES = (r"^linear_chain_kernel<(float, true|BFloat16|Float16)",)
 
