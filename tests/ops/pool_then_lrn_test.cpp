@@ -48,7 +48,8 @@ struct Oracle {
     [[nodiscard]] reference::Pooling pool() const {
         const auto axis = [&](std::int64_t size) {
             if (c.pad >= 0) return reference::padded(size, c.window, c.stride, c.pad);
-            return (c.padding == Padding::same ? reference::same : reference::valid)(size, c.window, c.stride);
+            return c.padding == Padding::same ? reference::same(size, c.window, c.stride)
+                                              : reference::valid(size, c.window, c.stride);
         };
         if (c.uneven) {
             return {c.batch, reference::padded(c.height, c.window, c.stride, c.pad, true),

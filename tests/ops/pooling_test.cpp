@@ -44,7 +44,8 @@ std::string describe(const Case& c) {
 reference::Pooling oracle(const Case& c) {
     const auto axis = [&](std::int64_t size, const AcrossCase& w) {
         if (w.pad >= 0) return reference::padded(size, w.window, w.stride, w.pad, c.ceil_mode);
-        return (c.padding == Padding::same ? reference::same : reference::valid)(size, w.window, w.stride);
+        return c.padding == Padding::same ? reference::same(size, w.window, w.stride)
+                                          : reference::valid(size, w.window, w.stride);
     };
     const AcrossCase down{c.window, c.stride, c.pad};
     return {c.batch,    axis(c.height, down),       axis(c.width, c.across.value_or(down)),

@@ -13,13 +13,13 @@ namespace reference {
 struct Convolution {
     std::int64_t batch;
     Axis height, width;
-    std::int64_t in, out;
+    std::int64_t in, out, groups = 1;
 
     [[nodiscard]] std::int64_t input_size() const { return batch * height.input * width.input * in; }
     [[nodiscard]] std::int64_t output_size() const { return batch * height.output * width.output * out; }
-    [[nodiscard]] std::int64_t weight_size() const { return out * height.kernel * width.kernel * in; }
+    [[nodiscard]] std::int64_t weight_size() const { return out * height.kernel * width.kernel * (in / groups); }
 
-    /// Calls f(place in x, place in weight, place in y) for each multiplication whose tap lies inside the image.
+    /// Output channel o is in group o / (out / groups), and reads the input channels of this group. Calls f(place in x, place in weight, place in y) for each multiplication whose tap lies inside the image.
     template <class Function>
     void for_each_product(Function f) const {
         for (std::int64_t n = 0; n < batch; ++n)
@@ -27,13 +27,14 @@ struct Convolution {
                 for (std::int64_t j = 0; j < width.output; ++j)
                     for (std::int64_t a = 0; a < height.kernel; ++a)
                         for (std::int64_t b = 0; b < width.kernel; ++b) {
-                            const std::int64_t y = i * height.stride + a - height.pad_begin;
-                            const std::int64_t x = j * width.stride + b - width.pad_begin;
+                            const std::int64_t y = height.place(i, a), x = width.place(j, b);
                             if (y < 0 || y >= height.input || x < 0 || x >= width.input) continue;
                             for (std::int64_t o = 0; o < out; ++o)
-                                for (std::int64_t c = 0; c < in; ++c)
-                                    f(static_cast<std::size_t>(((n * height.input + y) * width.input + x) * in + c),
-                                      static_cast<std::size_t>(((o * height.kernel + a) * width.kernel + b) * in + c),
+                                for (std::int64_t c = 0; c < in / groups; ++c)
+                                    f(static_cast<std::size_t>(((n * height.input + y) * width.input + x) * in +
+                                                               o / (out / groups) * (in / groups) + c),
+                                      static_cast<std::size_t>(
+                                          ((o * height.kernel + a) * width.kernel + b) * (in / groups) + c),
                                       static_cast<std::size_t>(((n * height.output + i) * width.output + j) * out + o));
                         }
     }

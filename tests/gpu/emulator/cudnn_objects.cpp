@@ -115,6 +115,8 @@ void finalize_convolution_operation(CudnnObject& object) {
     require_that(y->extents[1] == w->extents[0], "the convolution's weights have another number of outputs");
     require_that(w->extents[1] > 0 && x->extents[1] % w->extents[1] == 0,
                  "the convolution's weights have another number of inputs");
+    require_that(w->extents[0] % (x->extents[1] / w->extents[1]) == 0,
+                 "the convolution's outputs are not a multiple of its groups");
     for (std::size_t axis = 0; axis < 2; ++axis) {
         const std::int64_t reach = settings->dilations[axis] * (w->extents[axis + 2] - 1) + 1;
         const std::int64_t room =
@@ -170,7 +172,6 @@ void finalize_pointwise_operation(CudnnObject& object) {
     if (convolution == nullptr) return std::nullopt;
     program.convolution = *convolution;
     const ElementKind kind = convolution->w.kind;
-    if (convolution->x.extents[1] != convolution->w.extents[1]) return std::nullopt;  // groups
     constexpr std::array<cudnnPointwiseMode_t, 2> pattern{CUDNN_POINTWISE_ADD, CUDNN_POINTWISE_RELU_FWD};
     if (operations.size() > 1 + pattern.size()) return std::nullopt;
     const CudnnTensor* last = &program.convolution.result();

@@ -109,11 +109,12 @@ void for_each_pixel(const CudnnConvolution& c, std::int64_t n, const Tap& tap, F
     }
 }
 
-/// to[j] += sum over i of factors[i] matrix[i][j]
-void add_product(float* to, const float* factors, std::int64_t count, const float* matrix, std::int64_t width) {
+/// to[j] += sum over i of factors[i] matrix[i][j], for a matrix whose rows are `stride` floats apart
+void add_product(float* to, const float* factors, std::int64_t count, const float* matrix, std::int64_t width,
+                 std::int64_t stride) {
     for (std::int64_t i = 0; i < count; ++i) {
         const float factor = factors[i];
-        const float* const row = matrix + i * width;
+        const float* const row = matrix + i * stride;
 #pragma omp simd  // vectorised at every optimisation level, because an emulated training spends most of its time here
         for (std::int64_t j = 0; j < width; ++j) to[j] += factor * row[j];
     }
@@ -124,22 +125,25 @@ void shorten(std::span<float> sums) {
 }
 
 /// The forward pass, or the gradient of the data: for each position of the window, both multiply the pixels of one tensor
-/// by the matrix of that position and add the products to the other tensor.
+/// by the matrix of that position and add the products to the other tensor, group by group.
 [[nodiscard]] Values convolve(const CudnnConvolution& c, const CudnnEngineKind& engine, const Values& from,
                               const float* weights) {
     const bool forward = c.direction == CudnnDirection::forward;
     const std::int64_t inputs = c.x.extents[1], outputs = c.y.extents[1];
+    const std::int64_t in = c.w.extents[1], out = outputs / c.groups();  // of a group
     Values to(static_cast<std::size_t>((forward ? c.y : c.x).elements()));
     for (const Tap& tap : taps_of(c, engine.order)) {
-        const float* const matrix = weights + (tap.height * c.w.extents[3] + tap.width) * inputs * outputs;
+        const float* const matrix = weights + (tap.height * c.w.extents[3] + tap.width) * in * outputs;
         for (std::int64_t n = 0; n < c.x.extents[0]; ++n) {
             for_each_pixel(c, n, tap, [&](std::int64_t of_x, std::int64_t of_y) {
-                if (forward) {
-                    add_product(&to[static_cast<std::size_t>(of_y * outputs)],
-                                &from[static_cast<std::size_t>(of_x * inputs)], inputs, matrix, outputs);
-                } else {
-                    add_product(&to[static_cast<std::size_t>(of_x * inputs)],
-                                &from[static_cast<std::size_t>(of_y * outputs)], outputs, matrix, inputs);
+                for (std::int64_t group = 0; group < c.groups(); ++group) {
+                    const auto in_x = static_cast<std::size_t>(of_x * inputs + group * in),
+                               in_y = static_cast<std::size_t>(of_y * outputs + group * out);
+                    if (forward) {
+                        add_product(&to[in_y], &from[in_x], in, matrix + group * out, out, outputs);
+                    } else {
+                        add_product(&to[in_x], &from[in_y], out, matrix + group * out * in, in, in);
+                    }
                 }
             });
         }
@@ -152,7 +156,8 @@ void shorten(std::span<float> sums) {
 void weight_gradient(const CudnnConvolution& c, const CudnnEngineKind& engine, const Values& x, const Values& y,
                      std::span<float> to) {
     const std::int64_t inputs = c.x.extents[1], outputs = c.y.extents[1];
-    const auto matrix_size = static_cast<std::size_t>(inputs * outputs);
+    const std::int64_t in = c.w.extents[1], out = outputs / c.groups();  // of a group
+    const auto matrix_size = static_cast<std::size_t>(in * outputs);
     std::vector<std::int64_t> samples(static_cast<std::size_t>(c.x.extents[0]));
     std::iota(samples.begin(), samples.end(), std::int64_t{0});
     if (engine.order == CudnnEngineKind::Order::backward) std::ranges::reverse(samples);
@@ -166,9 +171,10 @@ void weight_gradient(const CudnnConvolution& c, const CudnnEngineKind& engine, c
             std::ranges::fill(of_sample, 0.0F);
             for_each_pixel(c, n, tap, [&](std::int64_t of_x, std::int64_t of_y) {
                 for (std::int64_t k = 0; k < inputs; ++k) {
-                    add_product(&of_sample[static_cast<std::size_t>(k * outputs)],
+                    const std::int64_t first = k / in * out;  // the outputs of the input's group
+                    add_product(&of_sample[static_cast<std::size_t>(k % in * outputs + first)],
                                 &x[static_cast<std::size_t>(of_x * inputs + k)], 1,
-                                &y[static_cast<std::size_t>(of_y * outputs)], outputs);
+                                &y[static_cast<std::size_t>(of_y * outputs + first)], out, outputs);
                 }
             });
             for (std::size_t j = 0; j < matrix_size; ++j) sums[j] += of_sample[j];

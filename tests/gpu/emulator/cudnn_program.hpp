@@ -34,6 +34,8 @@ struct CudnnConvolution {
     bool flipped = false;
     float alpha = 1, beta = 0;
 
+    /// As cuDNN, from the channels of the weights.
+    [[nodiscard]] std::int64_t groups() const { return x.extents[1] / w.extents[1]; }
     [[nodiscard]] const CudnnTensor& result() const {
         return direction == CudnnDirection::forward ? y : direction == CudnnDirection::backward_data ? x : w;
     }

@@ -121,7 +121,6 @@ struct Case {
     bool bias = false, relu = false;
     float alpha = 1, beta = 0;
     Layout layout = Layout::channels_last;
-    std::int64_t dilation = 1;
     bool flipped = false;
 };
 
@@ -129,12 +128,13 @@ std::string describe(const Case& c) {
     const reference::Convolution& p = c.problem;
     const auto axis = [](const reference::Axis& a) {
         return std::to_string(a.input) + " -> " + std::to_string(a.output) + " (window " + std::to_string(a.kernel) +
-               ", stride " + std::to_string(a.stride) + ")";
+               ", stride " + std::to_string(a.stride) + ", dilation " + std::to_string(a.dilation) + ")";
     };
     return std::string(c.kind.name) + ", direction " + std::to_string(static_cast<int>(c.direction)) + ", batch " +
            std::to_string(p.batch) + ", height " + axis(p.height) + ", width " + axis(p.width) + ", channels " +
-           std::to_string(p.in) + " -> " + std::to_string(p.out) + (c.bias ? ", bias" : "") + (c.relu ? ", ReLU" : "") +
-           ", beta " + std::to_string(c.beta) + ", layout " + std::to_string(static_cast<int>(c.layout));
+           std::to_string(p.in) + " -> " + std::to_string(p.out) + " in " + std::to_string(p.groups) + " groups" +
+           (c.bias ? ", bias" : "") + (c.relu ? ", ReLU" : "") + ", beta " + std::to_string(c.beta) + ", layout " +
+           std::to_string(static_cast<int>(c.layout));
 }
 
 Floats rounded(Floats values, const Kind& kind) {
@@ -151,7 +151,9 @@ public:
     Convolution(const Case& c, std::uint64_t seed)
         : case_(c),
           x_(0, c.kind, {c.problem.batch, c.problem.in, c.problem.height.input, c.problem.width.input}, c.layout),
-          w_(1, c.kind, {c.problem.out, c.problem.in, c.problem.height.kernel, c.problem.width.kernel}, c.layout),
+          w_(1, c.kind,
+             {c.problem.out, c.problem.in / c.problem.groups, c.problem.height.kernel, c.problem.width.kernel},
+             c.layout),
           y_(2, c.kind, y_extents(), c.layout),
           b_(3, c.kind, {1, c.problem.out, 1, 1}, Layout::channels_last),
           sum_(4, float32, y_extents(), Layout::channels_last),
@@ -247,7 +249,8 @@ public:
         good(convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Two{height.stride, width.stride}));
         good(convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Two{height.pad_begin, width.pad_begin}));
         good(convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Two{height.pad_end, width.pad_end}));
-        good(convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, Two{case_.dilation, case_.dilation}));
+        good(convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS,
+                             Two{case_.problem.height.dilation, case_.problem.width.dilation}));
         good(convolution.finalize());
         const Descriptor x = x_.descriptor(), w = w_.descriptor(), y = y_.descriptor(), b = b_.descriptor(),
                          sum = sum_.descriptor(true), biased = biased_.descriptor(true);
@@ -340,12 +343,22 @@ double tolerance(const Kind& kind) {
 
 std::vector<reference::Convolution> problems() {
     using reference::same, reference::valid;
-    return {{2, same(9, 5, 1), same(7, 5, 1), 3, 64},   {3, same(8, 3, 1), same(8, 3, 1), 16, 16},
-            {2, same(8, 3, 2), same(5, 3, 2), 5, 16},   {3, valid(7, 1, 1), valid(9, 1, 1), 16, 5},
-            {2, valid(8, 1, 2), valid(8, 1, 2), 8, 16}, {2, same(12, 2, 2), same(6, 2, 2), 8, 8},
-            {2, valid(6, 3, 2), valid(13, 5, 3), 4, 3}, {1, same(1, 1, 1), same(1, 1, 1), 3, 5},
-            {2, same(1, 3, 1), same(1, 3, 1), 16, 16},  {17, same(5, 3, 3), same(6, 2, 1), 1, 1},
-            {2, same(24, 5, 1), same(24, 5, 1), 3, 64}};
+    return {{2, same(9, 5, 1), same(7, 5, 1), 3, 64},
+            {3, same(8, 3, 1), same(8, 3, 1), 16, 16},
+            {2, same(8, 3, 2), same(5, 3, 2), 5, 16},
+            {3, valid(7, 1, 1), valid(9, 1, 1), 16, 5},
+            {2, valid(8, 1, 2), valid(8, 1, 2), 8, 16},
+            {2, same(12, 2, 2), same(6, 2, 2), 8, 8},
+            {2, valid(6, 3, 2), valid(13, 5, 3), 4, 3},
+            {1, same(1, 1, 1), same(1, 1, 1), 3, 5},
+            {2, same(1, 3, 1), same(1, 3, 1), 16, 16},
+            {17, same(5, 3, 3), same(6, 2, 1), 1, 1},
+            {2, same(24, 5, 1), same(24, 5, 1), 3, 64},
+            // Groups and dilation.
+            {2, same(9, 3, 1, 2), same(8, 3, 2), 8, 12, 4},
+            {1, valid(11, 3, 2, 3), same(7, 5, 1, 2), 6, 4},
+            {3, same(6, 3, 1), same(7, 3, 1), 9, 9, 9},
+            {2, same(5, 2, 1, 2), valid(9, 2, 3), 6, 12, 6}};
 }
 
 constexpr std::array directions{emulator::CudnnDirection::forward, emulator::CudnnDirection::backward_data,
@@ -383,7 +396,7 @@ TEST_CASE("each engine of the emulator's cuDNN agrees with plain loops in every 
                     CHECK(convolution.result().gaps_intact());
                 }
             }
-    CHECK(i == 99);
+    CHECK(i == 135);
     CHECK(emulator::overruns() == 0);
 }
 
@@ -405,8 +418,7 @@ TEST_CASE("the emulator's cuDNN dilates and flips a window according to its desc
 
     // A window of 3 with dilation 2 is one of 5 with holes.
     c.flipped = false;
-    c.dilation = 2;
-    c.problem = {2, {9, 3, 1, 9, 2, 2}, {8, 3, 1, 8, 2, 2}, 4, 6};
+    c.problem = {2, same(9, 3, 1, 2), same(8, 3, 1, 2), 4, 6};
     Convolution dilated(c, 6);
     REQUIRE(dilated.plan_of(emulator::tiled_engine) == CUDNN_STATUS_SUCCESS);
     CHECK(dilated.queue() == CUDNN_STATUS_SUCCESS);
