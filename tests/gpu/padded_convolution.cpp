@@ -19,9 +19,9 @@ constexpr double enough = 60;
 /// Forward of a convolution of 5 x 7 positions, in memory of the host, which the emulator's devices read.
 template <class T>
 struct Forward {
-    Forward(CudaContext& cuda, std::int64_t channels, bool relu = true, bool training = true)
+    Forward(CudaContext& cuda, std::int64_t channels, bool relu = true, bool training = true, std::int64_t groups = 1)
         : context(cuda),
-          shape{window_axis(5, 3, 1, Padding::same), window_axis(7, 3, 2, Padding::same), channels, 16, true},
+          shape{window_axis(5, 3, 1, Padding::same), window_axis(7, 3, 2, Padding::same), channels, 16, true, groups},
           input(static_cast<std::size_t>(batch * 5 * 7 * channels)),
           output(static_cast<std::size_t>(batch * 5 * 4 * 16)),
           operation({.context = cuda,
@@ -126,6 +126,10 @@ TEST_CASE("without times, channels are padded where only then an engine with ten
     CHECK(Forward<BFloat16>(context, 3, true, false).operation.pads());
     CHECK_FALSE(Forward<BFloat16>(context, 8).operation.pads());
     CHECK_FALSE(Forward<BFloat16>(context, 12).operation.pads());
+    // Those of groups are not, with times neither.
+    CHECK_FALSE(Forward<BFloat16>(context, 4, true, true, 2).operation.pads());
+    CudaContext timed(0, {.plan_seconds = enough});
+    CHECK_FALSE(Forward<BFloat16>(timed, 4, true, true, 2).operation.pads());
     CudaContext tf32(0, {.tf32 = true, .plan_seconds = 0});
     CHECK_FALSE(Forward<float>(tf32, 3).operation.pads());
     // Scratch memory for padding counts as an engine's own does.

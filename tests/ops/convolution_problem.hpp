@@ -12,9 +12,9 @@ namespace operation_run {
 
 [[nodiscard]] inline cupola::ConvolutionShape convolution_shape(const reference::Convolution& r, bool bias) {
     const auto axis = [](const reference::Axis& a) {
-        return cupola::WindowAxis{a.input, a.kernel, a.stride, a.output, a.pad_begin, a.pad_end};
+        return cupola::WindowAxis{a.input, a.kernel, a.stride, a.output, a.pad_begin, a.pad_end, a.dilation};
     };
-    return {axis(r.height), axis(r.width), r.in, r.out, bias};
+    return {axis(r.height), axis(r.width), r.in, r.out, bias, r.groups};
 }
 
 /// With numbers that are elements of `D`, the bias too: Cuda rounds it, and with one channel an output may cancel to less

@@ -25,8 +25,18 @@ struct Convolutions {
     using Case = convolution_cases::Case;
     static std::vector<Case> cases() { return convolution_cases::cases(); }
     static reference::Convolution oracle(const Case& c) {
-        const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
-        return {c.batch, axis(c.height, c.kernel, c.stride), axis(c.width, c.kernel, c.stride), c.in, c.out};
+        const auto axis = [&c](std::int64_t size, std::int64_t convolution_cases::Sides::*along) {
+            const std::int64_t kernel = c.kernel.*along, stride = c.stride.*along, dilation = c.dilation.*along;
+            return c.pad.*along >= 0            ? reference::padded(size, kernel, stride, c.pad.*along, false, dilation)
+                   : c.padding == Padding::same ? reference::same(size, kernel, stride, dilation)
+                                                : reference::valid(size, kernel, stride, dilation);
+        };
+        return {c.batch,
+                axis(c.height, &convolution_cases::Sides::height),
+                axis(c.width, &convolution_cases::Sides::width),
+                c.in,
+                c.out,
+                c.groups};
     }
     template <class D>
     static Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
@@ -109,6 +119,30 @@ TYPED_TEST_CASE("a convolution propagates a NaN to its output, and with a ReLU t
 }
 
 #ifndef CUPOLA_TEST_CUDA
+
+TEST_CASE("convolutions agree with plain loops for all kernels, strides, dilations, paddings and groups together") {
+    using convolution_cases::Sides;
+    for (const Sides kernel : {Sides(1), Sides(3), Sides(3, 5), Sides(2, 1)}) {
+        for (const Sides stride : {Sides(1), Sides(2), Sides(2, 1)}) {
+            for (const Sides dilation : {Sides(1), Sides(2), Sides(1, 3)}) {
+                for (const int padding : {0, 1, 2}) {
+                    for (const std::int64_t groups : {1, 2, 8}) {
+                        Case c{1, 11, 13, 8, 16, kernel, stride, padding == 0 ? Padding::same : Padding::valid};
+                        c.dilation = dilation;
+                        c.groups = groups;
+                        if (padding == 2) c.pad = {1, 2};
+                        const std::uint64_t seed = reference::fresh_seed();
+                        INFO(describe(c), ", seed ", seed);
+                        const Problem problem = Convolutions::problem_of<Host>(c, seed, 1);
+                        const Outcome outcome = Convolutions::run<Host>(c, problem);
+                        weighted_operation::check_output<Convolutions, Host>(c, problem, outcome);
+                        weighted_operation::check_gradients<Convolutions, Host>(c, problem, outcome, problem.dy);
+                    }
+                }
+            }
+        }
+    }
+}
 
 TEST_CASE("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only" * doctest::skip()) {
     if (Host::library_version().substr(0, 4) != "3.2.") return;

@@ -58,6 +58,15 @@ bool is_ours(const Case& c, int threads = 1) {
     return make_weight_gradient(build, shape_of(c)) != nullptr;
 }
 
+/// The shape with groups, and with dilation of one axis and of the other.
+std::vector<ConvolutionShape> sparse_shapes(const ConvolutionShape& shape) {
+    std::vector<ConvolutionShape> result{shape, shape, shape};
+    result[0].groups = 2;
+    result[1].height.dilation = 2;
+    result[2].width.dilation = 2;
+    return result;
+}
+
 bool has_amx() {
     if (is_ours({32, 8, 8, 64, 64, 3, 3, 1, 1, 1})) return true;
     MESSAGE("no AMX here: what follows is computed by oneDNN");
@@ -170,6 +179,12 @@ TEST_CASE("a weight gradient is computed by Cupola where that is faster, and by 
     CHECK_FALSE(is_ours({1, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
     CHECK_FALSE(is_ours({128, 8, 8, 64, 64, 1, 1}));
     CHECK_FALSE(is_ours({128, 8, 8, 3, 64, 1, 5}));
+    // The kernel has neither groups nor dilation.
+    HostContext one(0, {.threads = 1});
+    const BuildContext<Host, BFloat16> of_64{
+        .context = one, .batch = 64, .input = {12, 12, 64}, .output = {12, 12, 64}};
+    for (const ConvolutionShape& shape : sparse_shapes(shape_of({64, 12, 12, 64, 64, 5, 5, 1, 2, 2})))
+        CHECK(make_weight_gradient(of_64, shape) == nullptr);
     // In float it is oneDNN's, or that of the algorithm in the device's options.
     HostContext context(0, {});
     const BuildContext<Host> build{.context = context, .batch = 128, .input = {8, 8, 64}, .output = {8, 8, 64}};
@@ -273,6 +288,15 @@ TEST_CASE("weight gradients in float with few channels agree with plain loops, a
     CHECK_FALSE(is_ours_in_float({8, 16, 16, 16, 16, 1, 1}));
     CHECK_FALSE(is_ours_in_float({8, 16, 16, 16, 4, 1, 1, 2}));
     CHECK_FALSE(is_ours_in_float({8, 16, 16, 1, 4, 3, 3, 1, 1, 1}));
+}
+
+TEST_CASE("a weight gradient in float of a convolution with groups or dilation is computed by oneDNN") {
+    for (const Case& c : {Case{2, 9, 7, 2, 16, 3, 3, 1, 1, 1}, Case{2, 13, 11, 16, 4, 1, 1}}) {
+        INFO(describe(c));
+        CHECK(impl::NarrowWeightGradient::suits(shape_of(c)));
+        for (const ConvolutionShape& shape : sparse_shapes(shape_of(c)))
+            CHECK_FALSE(impl::NarrowWeightGradient::suits(shape));
+    }
 }
 
 TEST_CASE("weight gradients of a convolution with ReLU have the same bits where its mask is applied in their pass") {

@@ -52,14 +52,27 @@ static_assert(is(window_axis(5, 2, 3, 1, true), 2, 1, 1), "a third would begin i
 static_assert(is(window_axis(4, 1, 3, 0, true), 2, 0, 0) && is(window_axis(5, 1, 3, 0, true), 2, 0, 0));
 static_assert(is(window_axis(2, 3, 2, 0, true), 1, 0, 1) && is(window_axis(1, 3, 2, 0, true), 0, 0, 0));
 
+// A window of 3 with dilation 2 covers what one of 5 does.
+static_assert(is(window_axis(24, 3, 1, Padding::same, 2), 24, 2, 2));
+static_assert(is(window_axis(24, 3, 1, Padding::valid, 2), 20, 0, 0));
+static_assert(is(window_axis(7, 3, 2, Padding::same, 3), 4, 3, 3));
+static_assert(is(window_axis(8, 2, 1, Padding::same, 4), 8, 2, 2));
+static_assert(is(window_axis(6, 3, 1, Padding::valid, 3), 0, 0, 0), "the window covers 7");
+static_assert(is(window_axis(32, 3, 2, 2, false, 2), 16, 2, 2) && window_axis(32, 3, 2, 2, false, 2).dilation == 2);
+static_assert(window_axis(24, 3, 1, Padding::same).dilation == 1);
+
 // 24 outputs of 5 taps, less 2 + 1 at each end.
 static_assert(window_offsets_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
 static_assert(window_offsets_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);
 static_assert(window_offsets_inside(window_axis(24, 3, 2, Padding::same)) == 12 * 3 - 1);
 static_assert(window_offsets_inside(window_axis(1, 5, 1, Padding::same)) == 1);
+static_assert(window_offsets_inside(window_axis(24, 3, 1, Padding::same, 2)) == 24 * 3 - 4);
 
 // An axis longer than a compiler's limit on the turns of a loop (262,144 in g++).
 static_assert(window_offsets_inside(window_axis(480'000, 5, 1, Padding::same)) == 480'000 * 5 - 6);
+// And such a window with dilation: each output has every other input.
+static_assert(window_offsets_inside(window_axis(8, 10'000'001, 1, Padding::same, 2)) == 8 * 4);
+static_assert(window_offsets_inside(window_axis(480'000, 3, 1, Padding::same, 5)) == 480'000 * 3 - 10);
 static_assert(window_offsets_inside(window_axis(480'000, 400'000, 1, Padding::valid)) == 80'001LL * 400'000);
 static_assert(Sequential<Input<1, 480'000, 1>, Conv2d<2, 3>, GlobalAvgPool2d, Linear<2>>::layers.size() > 0);
 
@@ -68,7 +81,7 @@ TEST_CASE("the window offsets inside an image are those found one by one, for ev
         std::int64_t taps = 0;
         for (std::int64_t o = 0; o < axis.output; ++o) {
             for (std::int64_t k = 0; k < axis.window; ++k) {
-                const std::int64_t at = o * axis.stride - axis.pad_begin + k;
+                const std::int64_t at = o * axis.stride - axis.pad_begin + k * axis.dilation;
                 taps += at >= 0 && at < axis.input ? 1 : 0;
             }
         }
@@ -78,30 +91,35 @@ TEST_CASE("the window offsets inside an image are those found one by one, for ev
     for (std::int64_t input = 1; input <= 12; ++input) {
         for (std::int64_t window = 1; window <= 7; ++window) {
             for (std::int64_t stride = 1; stride <= 5; ++stride) {
-                CAPTURES(input, window, stride);
-                std::vector<WindowAxis> cases{window_axis(input, window, stride, Padding::same),
-                                              window_axis(input, window, stride, Padding::valid)};
-                // Also padding that whole windows lie in.
-                for (std::int64_t pad = 0; pad <= 9; ++pad) cases.push_back(window_axis(input, window, stride, pad));
-                for (const WindowAxis& axis : cases) CHECK(window_offsets_inside(axis) == counted(axis));
-                axes += static_cast<std::int64_t>(cases.size());
+                for (const std::int64_t dilation : {1, 2, 3, 7}) {
+                    CAPTURES(input, window, stride, dilation);
+                    std::vector<WindowAxis> cases{window_axis(input, window, stride, Padding::same, dilation),
+                                                  window_axis(input, window, stride, Padding::valid, dilation)};
+                    // Also padding that whole windows lie in.
+                    for (std::int64_t pad = 0; pad <= 9; ++pad)
+                        cases.push_back(window_axis(input, window, stride, pad, false, dilation));
+                    for (const WindowAxis& axis : cases) CHECK(window_offsets_inside(axis) == counted(axis));
+                    axes += static_cast<std::int64_t>(cases.size());
+                }
             }
         }
     }
-    CHECK(axes == 12 * 7 * 5 * 12);
+    CHECK(axes == 12 * 7 * 5 * 4 * 12);
 }
 
 TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
     for (std::int64_t input = 1; input <= 30; ++input) {
         for (std::int64_t window = 1; window <= 7; ++window) {
             for (std::int64_t stride = 1; stride <= 5; ++stride) {
-                CAPTURES(input, window, stride);
-                const reference::Axis padded = reference::same(input, window, stride);
-                CHECK(is(window_axis(input, window, stride, Padding::same), padded.output, padded.pad_begin,
-                         padded.pad_end));
-                if (window > input) continue;
-                const reference::Axis unpadded = reference::valid(input, window, stride);
-                CHECK(is(window_axis(input, window, stride, Padding::valid), unpadded.output, 0, 0));
+                for (const std::int64_t dilation : {1, 2, 5}) {
+                    CAPTURES(input, window, stride, dilation);
+                    const reference::Axis padded = reference::same(input, window, stride, dilation);
+                    CHECK(is(window_axis(input, window, stride, Padding::same, dilation), padded.output,
+                             padded.pad_begin, padded.pad_end));
+                    const WindowAxis axis = window_axis(input, window, stride, Padding::valid, dilation);
+                    const bool fits = (window - 1) * dilation < input;
+                    CHECK(is(axis, fits ? reference::valid(input, window, stride, dilation).output : 0, 0, 0));
+                }
             }
         }
     }
@@ -117,6 +135,9 @@ TEST_CASE("windows agree with PyTorch's definition for every small size, and eac
                         const reference::Axis expected = reference::padded(input, window, stride, pad, ceil_mode);
                         const WindowAxis axis = window_axis(input, window, stride, pad, ceil_mode);
                         CHECK(axis.output == expected.output);
+                        for (const std::int64_t dilation : {2, 3})
+                            CHECK(window_axis(input, window, stride, pad, ceil_mode, dilation).output ==
+                                  reference::padded(input, window, stride, pad, ceil_mode, dilation).output);
                         if (axis.output < 1) continue;
                         CHECK(is(axis, expected.output, pad, expected.pad_end));
                         const std::int64_t last = axis.output - 1;

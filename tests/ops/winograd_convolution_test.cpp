@@ -199,9 +199,10 @@ TEST_CASE("Winograd's convolution propagates a NaN to the tiles that read it and
 
 namespace {
 
-ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64_t in, std::int64_t out) {
-    const WindowAxis axis = window_axis(12, kernel, stride, Padding::same);
-    return {axis, axis, in, out, true};
+ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64_t in, std::int64_t out,
+                            std::int64_t groups = 1, std::int64_t dilation = 1) {
+    const WindowAxis axis = window_axis(12, kernel, stride, Padding::same, dilation);
+    return {axis, axis, in, out, true, groups};
 }
 
 /// y, dx and dw of the convolution that a device with this option chooses.
@@ -245,28 +246,35 @@ TEST_CASE("Winograd's convolution supports which shapes it is for, and rejects t
     ConvolutionShape oblong = same_shape(5, 1, 64, 64);
     oblong.width = window_axis(12, 3, 1, Padding::same);
     CHECK_FALSE(Five::supports(oblong));
+    CHECK_FALSE(Five::supports(same_shape(5, 1, 64, 64, 4)));
+    CHECK_FALSE(Five::supports(same_shape(5, 1, 64, 64, 1, 2)));
+    ConvolutionShape dilated = same_shape(5, 1, 64, 64);
+    dilated.width.dilation = 2;
+    CHECK_FALSE(Five::supports(dilated));
 
     HostContext context(0, {});
     const BuildContext<Host> build{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};
-    CHECK(
-        message_of<Error>([&] { Five(build, same_shape(5, 2, 3, 64)); }) ==
-        "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels, not for strides 2 and 2, "
-        "5 x 5 taps, 3 to 64 channels");
+    CHECK(message_of<Error>([&] { Five(build, same_shape(5, 2, 3, 64, 3)); }) ==
+          "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels without groups or "
+          "dilation, not for strides 2 and 2, 5 x 5 taps, 3 to 64 channels, groups: 3, dilation: 1 and 1");
 }
 
 TEST_CASE("a device with the Winograd option uses it for the shapes that it supports") {
     struct Asked {
         std::int64_t kernel, stride, in, out;
         bool taken;
+        std::int64_t groups = 1, dilation = 1;
     };
-    for (const Asked asked : {Asked{5, 1, 64, 64, true}, Asked{3, 1, 64, 64, true}, Asked{5, 1, 3, 64, false},
-                              Asked{3, 2, 64, 64, false}, Asked{1, 1, 64, 64, false}}) {
-        INFO(asked.kernel, " taps, stride ", asked.stride, ", ", asked.in, " channels");
-        const ConvolutionShape shape = same_shape(asked.kernel, asked.stride, asked.in, asked.out);
+    for (const Asked asked :
+         {Asked{5, 1, 64, 64, true}, Asked{3, 1, 64, 64, true}, Asked{5, 1, 3, 64, false}, Asked{3, 2, 64, 64, false},
+          Asked{1, 1, 64, 64, false}, Asked{3, 1, 64, 64, false, 4}, Asked{5, 1, 64, 64, false, 1, 2}}) {
+        INFO(asked.kernel, " taps, stride ", asked.stride, ", ", asked.in, " channels, groups ", asked.groups,
+             ", dilation ", asked.dilation);
+        const ConvolutionShape shape =
+            same_shape(asked.kernel, asked.stride, asked.in, asked.out, asked.groups, asked.dilation);
         const std::int64_t size = shape.height.output;
         reference::Random random(reference::fresh_seed());
-        const Floats x = random.normal(12 * 12 * asked.in),
-                     w = random.normal(asked.kernel * asked.kernel * asked.in * asked.out),
+        const Floats x = random.normal(12 * 12 * asked.in), w = random.normal(shape.weights()),
                      b = random.normal(asked.out), dy = random.normal(size * size * asked.out);
         const auto outcome = [&](const ConvolutionAlgorithm* algorithm) {
             return outcome_of(algorithm, shape, x, w, b, dy);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Window arithmetic over height and width: output extents and padding, as TensorFlow defines SAME and VALID, and as
-// PyTorch defines `padding` and `ceil_mode`.
+// PyTorch defines `padding`, `ceil_mode` and `dilation`.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,26 @@ inline constexpr std::int64_t max_window_extent = std::int64_t{1} << 29;
     return true;
 }
 
-/// One axis of a window.
+/// One axis of a window, whose elements are `dilation` inputs apart.
 struct WindowAxis {
-    std::int64_t input = 0, window = 0, stride = 1, output = 0, pad_begin = 0, pad_end = 0;
+    std::int64_t input = 0, window = 0, stride = 1, output = 0, pad_begin = 0, pad_end = 0, dilation = 1;
 };
 
+/// The inputs from the first element of a window to the last.
+[[nodiscard]] constexpr std::int64_t window_reach(std::int64_t window, std::int64_t dilation) {
+    return dilation * (window - 1) + 1;
+}
+
 [[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride,
-                                               Padding padding) {
-    WindowAxis axis{input, window, stride, 0, 0, 0};
+                                               Padding padding, std::int64_t dilation = 1) {
+    WindowAxis axis{input, window, stride, 0, 0, 0, dilation};
+    const std::int64_t reach = window_reach(window, dilation);
     if (padding == Padding::valid) {
-        axis.output = input < window ? 0 : (input - window) / stride + 1;
+        axis.output = input < reach ? 0 : (input - reach) / stride + 1;
         return axis;
     }
     axis.output = (input + stride - 1) / stride;
-    const std::int64_t needed = (axis.output - 1) * stride + window - input;
+    const std::int64_t needed = (axis.output - 1) * stride + reach - input;
     const std::int64_t pad = needed > 0 ? needed : 0;
     axis.pad_begin = pad / 2;
     axis.pad_end = pad - axis.pad_begin;
@@ -50,14 +56,15 @@ struct WindowAxis {
 /// outputs is rounded up instead of down: the last window may end outside the padded input, and pad_end is then larger
 /// than `pad`, but it does not begin behind the input.
 [[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride,
-                                               std::int64_t pad, bool ceil_mode = false) {
-    WindowAxis axis = window_axis(input + 2 * pad, window, stride, Padding::valid);
+                                               std::int64_t pad, bool ceil_mode = false, std::int64_t dilation = 1) {
+    WindowAxis axis = window_axis(input + 2 * pad, window, stride, Padding::valid, dilation);
     axis.input = input;
     axis.pad_begin = axis.pad_end = pad;
+    const std::int64_t reach = window_reach(window, dilation);
     const std::int64_t last_start = axis.output * stride;  // of one more window, in the padded input
-    if (ceil_mode && input + 2 * pad > last_start - stride + window && last_start < input + pad) {
+    if (ceil_mode && input + 2 * pad > last_start - stride + reach && last_start < input + pad) {
         ++axis.output;
-        axis.pad_end = last_start + window - pad - input;
+        axis.pad_end = last_start + reach - pad - input;
     }
     return axis;
 }
@@ -76,10 +83,30 @@ namespace impl {
     return between * first + between * (low + high - 1) / 2 * stride + (count - high) * limit;
 }
 
+/// The outputs for which an element of the window, `offset` inputs after its start, lies inside the image.
+[[nodiscard]] constexpr std::int64_t outputs_inside(const WindowAxis& axis, std::int64_t offset) {
+    const auto first_from = [&](std::int64_t input) {  // the first output whose element is there or behind
+        const std::int64_t past = input + axis.pad_begin - offset;
+        const std::int64_t first = past > 0 ? (past + axis.stride - 1) / axis.stride : 0;
+        return first < axis.output ? first : axis.output;
+    };
+    return first_from(axis.input) - first_from(0);
+}
+
 }  // namespace impl
 
 /// The multiply-adds along one axis whose window offset lies inside the image, summed over the outputs.
 [[nodiscard]] constexpr std::int64_t window_offsets_inside(const WindowAxis& axis) {
+    if (axis.dilation != 1) {
+        // Elements before `first` are before the image for every output, and those from `last` on behind it.
+        const std::int64_t before = axis.pad_begin - (axis.output - 1) * axis.stride,
+                           behind = (axis.input + axis.pad_begin - 1) / axis.dilation + 1,
+                           first = before > 0 ? before / axis.dilation : 0,
+                           last = behind < axis.window ? behind : axis.window;
+        std::int64_t inside = 0;
+        for (std::int64_t k = first; k < last; ++k) inside += impl::outputs_inside(axis, k * axis.dilation);
+        return inside;
+    }
     // A window [begin, end) covers clamp(end) - clamp(begin) elements of an axis [0, input).
     const auto sum = [&](std::int64_t first) {
         return impl::sum_of_clamped(first, axis.stride, axis.output, axis.input);
@@ -87,8 +114,8 @@ namespace impl {
     return axis.input < 1 ? 0 : sum(axis.window - axis.pad_begin) - sum(-axis.pad_begin);
 }
 
-/// The elements that a window covers, for a WindowAxis or a device's own type with the same members. The first input of
-/// an output's window; negative in the padding.
+/// The elements that a window without dilation covers, for a WindowAxis or a device's own type with the same members.
+/// The first input of an output's window; negative in the padding.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_start(const Axis& axis, Index output) {
     return output * axis.stride - axis.pad_begin;

@@ -9,9 +9,9 @@
 // the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
 // widens the latter.
 //
-// Where an input in bfloat16 or half has fewer than 8 channels, forward may pad it and the weights to 8, in one kernel:
-// this is chosen if it takes less time than any plan without padding or, where nothing is timed, if cuDNN ranks the
-// tensor cores first for the padded convolution only.
+// Where an input in bfloat16 or half has fewer than 8 channels and no groups, forward may pad it and the weights to 8,
+// in one kernel: this is chosen if it takes less time than any plan without padding or, where nothing is timed, if
+// cuDNN ranks the tensor cores first for the padded convolution only.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ public:
         : shape_(shape),
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
-          weights_(shape.out_channels * shape.height.window * shape.width.window * shape.in_channels),
+          weights_(shape.weights()),
           outputs_(build.batch * build.output.size()),
           rows_(build.batch * shape.height.output * shape.width.output, shape.out_channels) {
         const CudaContext& context = build.context;
@@ -149,7 +149,8 @@ private:
             queue_padding(context, tensors[plain], tensors[plain + 1], const_cast<void*>(tensors[0]),
                           const_cast<void*>(tensors[1]));
         };
-        if (!std::same_as<T, float> && shape_.in_channels < impl::padded_channels<T>) {
+        // With groups each of them would need channels of its own that are zeros.
+        if (!std::same_as<T, float> && shape_.groups == 1 && shape_.in_channels < impl::padded_channels<T>) {
             padded_input_rows_ = problem.batch * shape_.height.input * shape_.width.input;
             impl::ConvolutionProblem wide = problem;
             wide.shape.in_channels = impl::padded_channels<T>;

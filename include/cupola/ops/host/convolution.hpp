@@ -105,23 +105,30 @@ private:
                   impl::dnnl_tensor({build.batch, s.out_channels, s.height.output, s.width.output}, dnnl_nhwc, type)),
               packed(weights(s, dnnl_format_tag_any, type)),
               packed_gradient(weights(s, dnnl_format_tag_any, dnnl_f32)),
-              plain(weights(s, dnnl_ohwi, dnnl_f32)),
+              plain(weights(s, s.groups == 1 ? dnnl_ohwi : dnnl_gohwi, dnnl_f32)),
               bias(impl::dnnl_tensor({s.out_channels}, dnnl_a)),
               bias_or_none(s.bias ? bias.get() : nullptr),
               strides{s.height.stride, s.width.stride},
+              dilates{s.height.dilation - 1, s.width.dilation - 1},
               begin{s.height.pad_begin, s.width.pad_begin},
               end{s.height.pad_end, s.width.pad_end} {}
 
         [[nodiscard]] static impl::DnnlMemoryDesc weights(const ConvolutionShape& s, dnnl_format_tag_t tag,
                                                           dnnl_data_type_t element) {
-            return impl::dnnl_tensor({s.out_channels, s.in_channels, s.height.window, s.width.window}, tag, element);
+            if (s.groups == 1)
+                return impl::dnnl_tensor({s.out_channels, s.in_channels, s.height.window, s.width.window}, tag,
+                                         element);
+            return impl::dnnl_tensor(
+                {s.groups, s.out_channels / s.groups, s.group_channels(), s.height.window, s.width.window}, tag,
+                element);
         }
 
         static constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         /// The gradient of the weights is a sum, so it is float for any type of activations.
         impl::DnnlMemoryDesc source, target, packed, packed_gradient, plain, bias;
         const_dnnl_memory_desc_t bias_or_none;
-        dnnl_dims_t strides, dilates{0, 0}, begin, end;
+        /// In oneDNN a window without dilation has the dilation 0.
+        dnnl_dims_t strides, dilates, begin, end;
     };
     static constexpr dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
 

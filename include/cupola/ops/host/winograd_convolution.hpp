@@ -6,10 +6,11 @@
 //   F(4x4, 5x5)   8 x 8 points: 64 multiplications per 16 outputs, input channel and output channel, instead of 400
 //   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
 //
-// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms lose accuracy: the error
-// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane smaller than a tile nothing averages
-// the rounding of single outputs, and most of a tile is discarded: there the direct convolution computes. A NaN spreads
-// over its tile. Results do not depend on the number of threads. It is selected with
+// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16, without groups or dilation. The
+// transforms lose accuracy: the error is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane
+// smaller than a tile nothing averages the rounding of single outputs, and most of a tile is discarded: there the
+// direct convolution computes. A NaN spreads over its tile. Results do not depend on the number of threads. It is
+// selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -38,7 +39,7 @@ class WinogradConvolution final : public HostConvolution {
 public:
     [[nodiscard]] static bool supports(const ConvolutionShape& shape) {
         constexpr auto taps = static_cast<std::int64_t>(Kernel);
-        return shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps &&
+        return shape.is_dense() && shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps &&
                shape.width.window == taps && shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
     }
 
@@ -54,9 +55,11 @@ public:
           data_(map_.adjoint(), build.context.threads()),
           weights_(map_, build.context.threads()) {
         require(supports(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ",
-                Kernel, " x ", Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride,
+                Kernel, " x ", Kernel,
+                " taps and multiples of 16 channels without groups or dilation, not for strides ", shape.height.stride,
                 " and ", shape.width.stride, ", ", shape.height.window, " x ", shape.width.window, " taps, ",
-                shape.in_channels, " to ", shape.out_channels, " channels");
+                shape.in_channels, " to ", shape.out_channels, " channels, groups: ", shape.groups,
+                ", dilation: ", shape.height.dilation, " and ", shape.width.dilation);
     }
 
     [[nodiscard]] MemoryNeeds needs() const override {

@@ -55,9 +55,9 @@ struct ConvolutionProblem {
 
 /// "forward, bias, ReLU of a convolution in float32: 128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1,
 /// padding 2 2 2 2": used in messages, and as the key of a choice. Padding is given for height before and after, then
-/// for width.
+/// for width. ", dilation 2 x 2" and ", 4 groups" follow where there are such.
 [[nodiscard, gnu::cold]] inline std::string describe(const ConvolutionProblem& problem) {
-    const auto& [h, w, in, out, bias] = problem.shape;
+    const auto& [h, w, in, out, bias, groups] = problem.shape;
     const bool forward = problem.direction == ConvolutionDirection::forward;
     const std::string_view name = forward                                                    ? "forward"
                                   : problem.direction == ConvolutionDirection::backward_data ? "input gradient"
@@ -65,7 +65,9 @@ struct ConvolutionProblem {
     return text(name, forward && bias ? ", bias" : "", forward && problem.relu ? ", ReLU" : "", " of a convolution in ",
                 to_string(problem.element), ": ", problem.batch, " x ", h.input, " x ", w.input, " x ", in, " -> ",
                 h.output, " x ", w.output, " x ", out, ", window ", h.window, " x ", w.window, ", stride ", h.stride,
-                " x ", w.stride, ", padding ", h.pad_begin, ' ', h.pad_end, ' ', w.pad_begin, ' ', w.pad_end);
+                " x ", w.stride, ", padding ", h.pad_begin, ' ', h.pad_end, ' ', w.pad_begin, ' ', w.pad_end,
+                h.dilation == 1 && w.dilation == 1 ? "" : text(", dilation ", h.dilation, " x ", w.dilation),
+                groups == 1 ? "" : text(", ", groups, " groups"));
 }
 
 [[nodiscard]] constexpr cudnnDataType_t cudnn_type(ElementType element) {
@@ -74,7 +76,8 @@ struct ConvolutionProblem {
                                              : CUDNN_DATA_FLOAT;
 }
 
-/// The graph; its tensors are numbered in the order given at the head of this file.
+/// The graph; its tensors are numbered in the order given at the head of this file. cuDNN finds the number of groups
+/// from the channels of the weights.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor convolution_graph(const CudnnTarget& target,
                                                                   const ConvolutionProblem& problem) {
     const ConvolutionShape& shape = problem.shape;
@@ -82,10 +85,11 @@ struct ConvolutionProblem {
     const cudnnDataType_t type = cudnn_type(problem.element);
     const std::array<std::int64_t, 4> outputs{problem.batch, shape.out_channels, h.output, w.output};
     const CudnnDescriptor x = cudnn_tensor(0, type, {problem.batch, shape.in_channels, h.input, w.input});
-    const CudnnDescriptor weights = cudnn_tensor(1, type, {shape.out_channels, shape.in_channels, h.window, w.window});
+    const CudnnDescriptor weights =
+        cudnn_tensor(1, type, {shape.out_channels, shape.group_channels(), h.window, w.window});
     const CudnnDescriptor y = cudnn_tensor(2, type, outputs);
-    const CudnnDescriptor convolution =
-        cudnn_convolution({h.stride, w.stride}, {h.pad_begin, w.pad_begin}, {h.pad_end, w.pad_end});
+    const CudnnDescriptor convolution = cudnn_convolution({h.stride, w.stride}, {h.pad_begin, w.pad_begin},
+                                                          {h.pad_end, w.pad_end}, {h.dilation, w.dilation});
     std::vector<CudnnDescriptor> operations;
     if (problem.direction != ConvolutionDirection::forward) {
         const bool data = problem.direction == ConvolutionDirection::backward_data;
@@ -123,12 +127,11 @@ struct ConvolutionProblem {
 
 /// The bytes of the tensors of the graph, in their order.
 [[nodiscard, gnu::cold]] inline std::vector<std::size_t> tensor_bytes(const ConvolutionProblem& problem) {
-    const auto& [h, w, in, out, bias] = problem.shape;
+    const auto& [h, w, in, out, bias, groups] = problem.shape;
     const auto bytes = [&](std::int64_t elements) {
         return static_cast<std::size_t>(elements) * size_of(problem.element);
     };
-    std::vector<std::size_t> result{bytes(problem.batch * h.input * w.input * in),
-                                    bytes(out * h.window * w.window * in),
+    std::vector<std::size_t> result{bytes(problem.batch * h.input * w.input * in), bytes(problem.shape.weights()),
                                     bytes(problem.batch * h.output * w.output * out)};
     if (problem.direction == ConvolutionDirection::forward && bias) result.push_back(bytes(out));
     return result;

@@ -156,10 +156,11 @@ inline constexpr std::int64_t cudnn_alignment = 16;
     return tensor;
 }
 
-/// A convolution over two axes, height first: strides, and padding before and after.
+/// A convolution over two axes, height first: strides, padding before and after, and dilations.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_convolution(const std::array<std::int64_t, 2>& strides,
                                                                   const std::array<std::int64_t, 2>& before,
-                                                                  const std::array<std::int64_t, 2>& after) {
+                                                                  const std::array<std::int64_t, 2>& after,
+                                                                  const std::array<std::int64_t, 2>& dilations) {
     CudnnDescriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
     convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
@@ -167,7 +168,7 @@ inline constexpr std::int64_t cudnn_alignment = 16;
     convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides);
     convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, before);
     convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, after);
-    convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::array<std::int64_t, 2>{1, 1});
+    convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, dilations);
     convolution.finalize();
     return convolution;
 }

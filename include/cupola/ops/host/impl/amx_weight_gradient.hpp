@@ -74,15 +74,16 @@ inline void add_products(const AmxWalk& w, std::byte* sums, std::int64_t tap_ste
 
 class AmxWeightGradient {
 public:
-    /// Whether it is faster than oneDNN. It needs 2 taps or more on the inner axis and takes as long for a batch as for
-    /// the next multiple of 32: with 64 input channels and more it is 1.4 times as fast as oneDNN at half of that
-    /// multiple, with other numbers of channels at 7/8. Each thread has its own sums, whose total size is limited.
+    /// Whether it is faster than oneDNN. It has neither groups nor dilation. It needs 2 taps or more on the inner axis
+    /// and takes as long for a batch as for the next multiple of 32: with 64 input channels and more it is 1.4 times as
+    /// fast as oneDNN at half of that multiple, with other numbers of channels at 7/8. Each thread has its own sums,
+    /// whose total size is limited.
     [[nodiscard]] static bool suits(const ConvolutionShape& shape, std::int64_t batch, int threads) {
         const std::int64_t places = (batch + tile_depth - 1) / tile_depth * tile_depth;
         const bool full = by_channels(shape) && shape.in_channels >= 64 ? 2 * batch >= places : 8 * batch >= 7 * places;
         const std::int64_t weights = shape.height.window * shape.width.window * shape.in_channels * shape.out_channels;
-        return full && inner(shape).window >= 2 && shape.height.output > 0 && shape.width.output > 0 &&
-               weights * threads <= max_sums;
+        return shape.is_dense() && full && inner(shape).window >= 2 && shape.height.output > 0 &&
+               shape.width.output > 0 && weights * threads <= max_sums;
     }
 
     AmxWeightGradient(const ConvolutionShape& shape, std::int64_t batch, int threads)

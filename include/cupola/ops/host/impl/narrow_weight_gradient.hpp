@@ -32,9 +32,10 @@ public:
               {1, (rows_ + max_parts - 1) / max_parts, (min_pixels + s_.width.output - 1) / s_.width.output})),
           parts_((rows_ + rows_per_part_ - 1) / rows_per_part_) {}
 
-    /// Whether this is faster than oneDNN. Without AVX2 images of 3 and 4 channels are oneDNN's, which chooses its
-    /// instructions at run time and may have wider vectors.
+    /// Whether this is faster than oneDNN. It has neither groups nor dilation. Without AVX2 images of 3 and 4 channels
+    /// are oneDNN's, which chooses its instructions at run time and may have wider vectors.
     [[nodiscard]] static bool suits(const ConvolutionShape& s) {
+        if (!s.is_dense()) return false;
         if (is_point(s)) return s.out_channels < 16 && s.in_channels <= 1024;
         const bool one_or_two = s.in_channels <= 2 && s.out_channels >= 8;
         const bool three_or_four = lane_count > 4 && s.in_channels <= 4 && s.out_channels >= 16;
