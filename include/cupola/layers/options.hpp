@@ -165,6 +165,29 @@ template <class... Options>
 template <class Option, class... Known>
 inline constexpr bool one_of = (std::same_as<Option, Known> || ...);
 
+/// A size of a window in both directions, given as one number or as two.
+struct WindowSides {
+    std::int64_t height = 0, width = 0;
+    bool known = true;
+
+    [[nodiscard]] constexpr bool square() const { return height == width; }
+    [[nodiscard]] constexpr bool at_least(std::int64_t least) const { return height >= least && width >= least; }
+    bool operator==(const WindowSides&) const = default;
+};
+/// A number, or an option of one of the types `Known`.
+template <class... Known, class Given>
+[[nodiscard]] constexpr WindowSides window_sides(const Given& given) {
+    if constexpr (std::integral<Given>) {
+        return {static_cast<std::int64_t>(given), static_cast<std::int64_t>(given)};
+    } else if constexpr (!one_of<Given, Known...>) {
+        return {.known = false};
+    } else if constexpr (requires { given.value; }) {
+        return {given.value, given.value};
+    } else {
+        return {given.height, given.width};
+    }
+}
+
 }  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -5,7 +5,6 @@
 // ceil_mode, and for a mean count_padding or ignore_padding.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -17,29 +16,6 @@
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
-
-/// A size of a window in both directions, given as one number or as two.
-struct WindowSides {
-    std::int64_t height = 0, width = 0;
-    bool known = true;
-
-    [[nodiscard]] constexpr bool square() const { return height == width; }
-    [[nodiscard]] constexpr bool at_least(std::int64_t least) const { return height >= least && width >= least; }
-    bool operator==(const WindowSides&) const = default;
-};
-/// A number, or an option of one of the types `Known`.
-template <class... Known, class Given>
-[[nodiscard]] constexpr WindowSides window_sides(const Given& given) {
-    if constexpr (std::integral<Given>) {
-        return {static_cast<std::int64_t>(given), static_cast<std::int64_t>(given)};
-    } else if constexpr (!one_of<Given, Known...>) {
-        return {.known = false};
-    } else if constexpr (requires { given.value; }) {
-        return {given.value, given.value};
-    } else {
-        return {given.height, given.width};
-    }
-}
 
 template <PoolingKind pooling, auto window, auto stride, auto... options>
 struct Pool2d {
