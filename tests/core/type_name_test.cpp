@@ -30,6 +30,9 @@ template <cupola::Number rate>
 struct WithRate {};
 template <int radius, cupola::Number rate>
 struct WithBoth {};
+template <int channels, auto kernel, auto... options>
+struct OfAnyKernel {};
+struct L {};
 }  // namespace somewhere
 
 struct AtTheTop {};
@@ -55,6 +58,12 @@ static_assert(short_type_name<somewhere::WithOptions<64, 5>>() == "WithOptions<6
 static_assert(short_type_name<somewhere::WithOptions<64, -5, somewhere::Option{2}, true>>() == "WithOptions<64, -5>",
               "options after the sizes are left out");
 static_assert(short_type_name<somewhere::WithBoth<4, 0.5>>() == "WithBoth<4>");
+// clang writes a long argument of a parameter of any type with a suffix.
+static_assert(short_type_name<somewhere::OfAnyKernel<64, 5>>() == "OfAnyKernel<64, 5>");
+static_assert(short_type_name<somewhere::OfAnyKernel<64, 5L>>() == "OfAnyKernel<64, 5>");
+static_assert(short_type_name<somewhere::OfAnyKernel<64, 5UL, true>>() == "OfAnyKernel<64, 5>");
+static_assert(short_type_name<somewhere::OfAnyKernel<64, somewhere::Option{5}>>() == "OfAnyKernel<64>");
+static_assert(short_type_name<somewhere::Holds<somewhere::L>>() == type_name<somewhere::Holds<somewhere::L>>());
 static_assert(short_type_name<somewhere::WithRate<0.5>>() == "WithRate<0.5>");
 static_assert(short_type_name<somewhere::WithRate<0.0>>() == "WithRate<0>");
 static_assert(short_type_name<somewhere::WithRate<-0.25>>() == "WithRate<-0.25>");

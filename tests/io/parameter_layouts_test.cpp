@@ -4,6 +4,7 @@
 #include "../test.hpp"
 
 #include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>
@@ -79,6 +80,15 @@ TEST_CASE("the weight of a convolution of any number of axes has its channels se
     const StoredLayout matrix = stored_layout<LayoutNet<OneParameter<FileLayout::channels_second, 3, 2>>>();
     CHECK(matrix.shape == Shape{3, 2});
     CHECK(matrix.values == counted_floats(6));
+}
+
+TEST_CASE("the weight of a convolution with groups has the input's channels of one group second in a file") {
+    const StoredLayout grouped = stored_layout<LayoutNet<Conv2d<4, 1>, Conv2d<2, kernel(1, 3), groups(2)>>>(2);
+    CHECK(grouped.shape == Shape{2, 2, 1, 3});
+    CHECK(grouped.values == LayoutFloats{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11});
+    const StoredLayout each = stored_layout<LayoutNet<Conv2d<6, kernel(2, 1), depthwise>>>();
+    CHECK(each.shape == Shape{6, 1, 2, 1});
+    CHECK(each.values == counted_floats(12));
 }
 
 TEST_CASE("a factor per pixel or per channel has its channels first in a file where it says so") {

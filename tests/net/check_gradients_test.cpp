@@ -221,6 +221,9 @@ TEST_CASE("every layer of Cupola has correct gradients and keeps to the contract
         passes(check_gradients<Conv2d<16, 5>, Host>({9, 7, 3}, {}, device));
         passes(check_gradients<Conv2d<5, 3, stride(2), no_bias>, Host>({9, 7, 3}, {.batch = 1}, device));
         passes(check_gradients<Conv2d<5, 2, valid, stride(3)>, Host>({9, 8, 16}, {.batch = 3}, device));
+        passes(check_gradients<Conv2d<8, kernel(3, 2), stride(2, 1), pad(1, 0), dilation(2, 1), groups(2)>, Host>(
+            {9, 7, 4}, {.batch = 1}, device));
+        passes(check_gradients<Conv2d<6, 3, dilation(2), depthwise, no_bias>, Host>({7, 9, 3}, {}, device));
         passes(check_gradients<Linear<10>, Host>({33}, {.batch = 7}, device));
         passes(check_gradients<Linear<7, no_bias>, Host>({20}, {}, device));
         passes(check_gradients<ReLU, Host>({9, 7, 3}, {}, device));

@@ -40,7 +40,7 @@ template <class N, class D, class A = ConcatMean, class S = Pooled, class O = Cl
 using Training = DataParallel<N, TheLoss, O, A, D, S>;
 
 /// The same by groups, which freeze the parameters without a part in the type.
-const std::vector<ParameterGroup> groups{
+const std::vector<ParameterGroup> parameter_groups{
     {.pattern = "*1.*", .frozen = true}, {.pattern = "hidden.*", .frozen = true}, {.pattern = "head.*", .rate = 2}};
 const std::vector<ParameterGroup> groups_of_tuned{{.pattern = "head.*", .rate = 2}};
 
@@ -124,7 +124,7 @@ void check_against_groups(int accumulation = 1) {
         using F = Training<Tuned, D, A, S>;
         using G = Training<N, D, A, S>;
         auto frozen = options_for<F>(devices, groups_of_tuned);
-        auto grouped = options_for<G>(devices, groups);
+        auto grouped = options_for<G>(devices, parameter_groups);
         frozen.gradient_accumulation_steps = grouped.gradient_accumulation_steps = accumulation;
         if constexpr (requires { frozen.averaging.every; }) frozen.averaging.every = grouped.averaging.every = 4;
         check_equal(ended<F>(frozen, 6), ended<G>(grouped, 6));
@@ -147,7 +147,7 @@ TEST_CASE("so they do with accumulated batches, in bfloat16, and with statistics
     if (!computes_bfloat16()) return;
     using F = Training<Tuned16, Host>;
     using G = Training<Net16, Host>;
-    check_equal(ended<F>(options_for<F>(2, groups_of_tuned), 4), ended<G>(options_for<G>(2, groups), 4));
+    check_equal(ended<F>(options_for<F>(2, groups_of_tuned), 4), ended<G>(options_for<G>(2, parameter_groups), 4));
 }
 
 TEST_CASE("a network of several outputs may be frozen below one of them") {

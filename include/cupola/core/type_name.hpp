@@ -40,17 +40,21 @@ template <class T>
 
 namespace impl {
 
+/// clang writes a long argument of a parameter of any type as "5L".
+[[nodiscard]] constexpr bool is_suffix(char c) { return c == 'L' || c == 'U'; }
+
 /// "Name<1, 2" of "Name<1, 2, Option{...}>": up to the last of the integers that the arguments begin with.
 [[nodiscard]] constexpr std::string_view leading_integers(std::string_view name) {
     const std::size_t open = name.find('<');
     if (open == std::string_view::npos) return name;
-    std::size_t end = open;
+    std::size_t end = open, begin = open + 1;
     for (std::size_t i = open + 1; i < name.size(); ++i) {
         if (name[i] == ',' || name[i] == '>') {
             end = i;
             if (name[i] == '>') break;
             if (i + 1 < name.size() && name[i + 1] == ' ') ++i;
-        } else if ((name[i] < '0' || name[i] > '9') && name[i] != '-') {
+            begin = i + 1;
+        } else if ((name[i] < '0' || name[i] > '9') && name[i] != '-' && !(i > begin && is_suffix(name[i]))) {
             break;
         }
     }
@@ -99,8 +103,16 @@ constexpr std::size_t write_short_name(std::string_view name, char* to) {
     const double number = leading_number(name);
     if (!(number > -1e6 && number < 1e6)) {
         const std::string_view prefix = leading_integers(name);
-        add(prefix);
-        if (prefix.size() != name.size()) add(">");
+        if (prefix.size() == name.size()) {
+            add(name);
+            return size;
+        }
+        const std::size_t open = prefix.find('<');
+        add(prefix.substr(0, open));
+        for (std::size_t i = open; i < prefix.size(); ++i) {
+            if (!is_suffix(prefix[i])) add(prefix.substr(i, 1));
+        }
+        add(">");
         return size;
     }
     add(name.substr(0, name.find('<') + 1));

@@ -2,14 +2,21 @@
 //
 // Conv2d<channels, kernel, options...>: two-dimensional convolution with bias (ops/convolution.hpp has the formula).
 //
-//   input   height x width x in_channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same` padding (the default, TensorFlow's);
-//           ((height - kernel) / stride + 1) and so on with `valid`; pad(n) is `valid` after n zeros on each side
-//   weight  [channels, kernel, kernel, in_channels], He normal unless set with `weights(...)`
-//   bias    [channels], zero unless set with `biases(...)`; absent with `no_bias`
+//   kernel    n, or kernel(height, width) where they differ; likewise stride, pad and dilation among the options
+//
+//   input     height x width x in_channels
+//   output    ceil(height / stride) x ceil(width / stride) x channels with `same` padding (the default, TensorFlow's);
+//             ((height - kernel) / stride + 1) and so on with `valid`; pad(n) is `valid` after n zeros on each side.
+//             With dilation(d) a kernel of n covers d (n - 1) + 1 rows
+//   weight    [channels, kernel height, kernel width, in_channels / groups], He normal unless set with `weights(...)`
+//   bias      [channels], zero unless set with `biases(...)`; absent with `no_bias`
+//
+// groups(g) divides the input's channels and the layer's into g ranges of the same size, each convolved by itself;
+// `depthwise` is groups(in_channels).
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
@@ -18,17 +25,25 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-template <std::int64_t channels, std::int64_t kernel, auto... options>
+template <std::int64_t channels, auto kernel, auto... options>
 struct Conv2d {
-    static constexpr bool options_known = (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, PadOption,
-                                                        BiasOption, WeightsOption, BiasesOption, Padding> &&
-                                           ...);
+    static constexpr bool options_known =
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, StridesOption, PadOption, PadsOption,
+                      DilationOption, DilationsOption, GroupsOption, BiasOption, WeightsOption, BiasesOption,
+                      Padding> &&
+         ...);
     static constexpr int paddings =
-        (0 + ... + (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, Padding> ? 1 : 0));
-    static constexpr bool has_pad = (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption> || ...);
-    static constexpr std::int64_t stride = impl::option_or(StrideOption{}, options...).value;
+        (0 + ... + (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption, Padding> ? 1 : 0));
+    static constexpr bool has_pad =
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
+    static constexpr impl::WindowSides kernels = impl::window_sides<WindowOption>(kernel),
+                                       strides = impl::sides_option<StrideOption, StridesOption>(options...),
+                                       pads = impl::sides_option<PadOption, PadsOption>(options...),
+                                       dilations = impl::sides_option<DilationOption, DilationsOption>(options...);
+    /// Of the rows.
+    static constexpr std::int64_t stride = strides.height;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
-    static constexpr std::int64_t pad_each = impl::option_or(PadOption{}, options...).value;
+    static constexpr GroupsOption groups = impl::option_or(GroupsOption{}, options...);
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerKind kind = LayerKind::convolution;
@@ -37,44 +52,93 @@ struct Conv2d {
                                         .can_omit_parameter_gradients = true,
                                         .reads_input_for_parameters = true};
 
-    static constexpr LayerDescription description = LayerDescription("Conv2d ", channels, ", ", kernel, " x ", kernel)
-                                                        .add_if(stride != 1, ", stride ", stride)
-                                                        .add_if(!has_pad && padding == Padding::valid, ", valid")
-                                                        .add_if(has_pad, ", pad ", pad_each)
-                                                        .add_if(!has_bias, ", no bias");
+    static constexpr LayerDescription description =
+        LayerDescription("Conv2d ", channels, ", ", kernels.height, " x ", kernels.width)
+            .add_if(strides != impl::WindowSides{1, 1}, ", stride ", strides.height)
+            .add_if(!strides.square(), " x ", strides.width)
+            .add_if(!has_pad && padding == Padding::valid, ", valid")
+            .add_if(has_pad, ", pad ", pads.height)
+            .add_if(!pads.square(), " x ", pads.width)
+            .add_if(dilations != impl::WindowSides{1, 1}, ", dilation ", dilations.height)
+            .add_if(!dilations.square(), " x ", dilations.width)
+            .add_if(groups.depthwise, ", depthwise")
+            .add_if(groups.value != 1, ", ", groups.value, " groups")
+            .add_if(!has_bias, ", no bias");
+
+    // The type's name in a message has no options.
+    static constexpr LayerDescription input_groups_error{"has ", groups.value,
+                                                         " groups, which do not divide the channels of its input"};
+    static constexpr LayerDescription output_groups_error{"has ", groups.value,
+                                                          " groups, which do not divide its own channels"};
+    static constexpr LayerDescription dilation_error{"has a kernel larger than its input with the dilation ",
+                                                     dilations.height, " x ", dilations.width};
+
+    static constexpr std::int64_t groups_for(const Shape& input) {
+        return groups.depthwise ? input.channels() : groups.value;
+    }
 
     static constexpr ConvolutionShape shape(const Shape& input) {
-        const auto axis = [](std::int64_t size) {
-            return has_pad ? window_axis(size, kernel, stride, pad_each) : window_axis(size, kernel, stride, padding);
+        const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each,
+                             std::int64_t apart) {
+            return has_pad ? window_axis(size, along, step, pad_each, false, apart)
+                           : window_axis(size, along, step, padding, apart);
         };
-        return {axis(input.height()), axis(input.width()), input.channels(), channels, has_bias};
+        return {axis(input.height(), kernels.height, strides.height, pads.height, dilations.height),
+                axis(input.width(), kernels.width, strides.width, pads.width, dilations.width),
+                input.channels(),
+                channels,
+                has_bias,
+                groups_for(input)};
     }
 
     static constexpr ShapeResult output(const Shape& input) {
+        if (!kernels.known) return ShapeError{"expects its channels and then its kernel, n or kernel(height, width)"};
         if (!options_known) {
             return ShapeError{
-                "accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
+                "accepts only the options stride(n), same, valid, pad(n), dilation(n), groups(n), depthwise, no_bias, "
+                "weights(...) and biases(...)"};
         }
         if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
-        if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
-        if (has_pad && pad_each < 0) return ShapeError{"has a negative padding"};
-        if (pad_each >= kernel)
+        if (!impl::given_once(options...) || !strides.known || !dilations.known)
+            return ShapeError{"is given an option twice"};
+        if (has_pad && !pads.at_least(0)) return ShapeError{"has a negative padding"};
+        if (channels < 1 || !kernels.at_least(1) || !strides.at_least(1)) return ShapeError{"has a size of zero"};
+        if (!dilations.at_least(1)) return ShapeError{"has a dilation of less than 1"};
+        if (groups.value < 1) return ShapeError{"has less than 1 group"};
+        // The rows and columns between the first element of the kernel and the last.
+        const std::int64_t rows = saturating_product(dilations.height, kernels.height - 1),
+                           columns = saturating_product(dilations.width, kernels.width - 1);
+        if (pads.height > rows || pads.width > columns)
             return ShapeError{"has a padding as large as its kernel: some outputs would not depend on the input"};
-        if (channels < 1 || kernel < 1 || stride < 1) return ShapeError{"has a size of zero"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
-        if (!are_window_extents({input.height(), input.width(), kernel, stride, pad_each}))
+        if (!are_window_extents({input.height(), input.width(), kernels.height, kernels.width, strides.height,
+                                 strides.width, pads.height, pads.width, rows, columns}))
             return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 rows or columns"};
+        if constexpr (groups.depthwise) {
+            if (channels % input.channels() != 0)
+                return ShapeError{"is depthwise, and its channels are no multiple of those of its input"};
+        } else if constexpr (groups.value > 1) {
+            if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
+            if (channels % groups.value != 0) return ShapeError{output_groups_error.c_str()};
+        }
         const ConvolutionShape s = shape(input);
-        if (s.height.output < 1 || s.width.output < 1) return ShapeError{"has a kernel larger than its input"};
+        if (s.height.output < 1 || s.width.output < 1) {
+            if constexpr (dilations == impl::WindowSides{1, 1}) {
+                return ShapeError{"has a kernel larger than its input"};
+            } else {
+                return ShapeError{dilation_error.c_str()};
+            }
+        }
         return Shape{s.height.output, s.width.output, channels};
     }
 
     static constexpr Parameters parameters(const Shape& input) {
+        const std::int64_t count = groups_for(input), in = input.channels() / count;
         const Parameter weight{.name = "weight",
-                               .shape = {channels, kernel, kernel, input.channels()},
+                               .shape = {channels, kernels.height, kernels.width, in},
                                .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
-                               .fan_in = saturating_product(kernel, kernel, input.channels()),
-                               .fan_out = saturating_product(kernel, kernel, channels),
+                               .fan_in = saturating_product(kernels.height, kernels.width, in),
+                               .fan_out = saturating_product(kernels.height, kernels.width, channels),
                                .layout = FileLayout::channels_second};
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
@@ -87,7 +151,7 @@ struct Conv2d {
     /// Counts only the window offsets inside the image, which is the work that an implementation has to do.
     static constexpr std::int64_t multiply_adds(const Shape& input) {
         const ConvolutionShape s = shape(input);
-        return saturating_product(window_offsets_inside(s.height), window_offsets_inside(s.width), s.in_channels,
+        return saturating_product(window_offsets_inside(s.height), window_offsets_inside(s.width), s.group_channels(),
                                   channels);
     }
 

@@ -21,7 +21,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// Text of at most `capacity` characters, made of strings, integers and numbers; a longer text does not compile.
 class LayerDescription {
 public:
-    static constexpr std::size_t capacity = 160;
+    static constexpr std::size_t capacity = 272;
 
     template <class... Parts>
     explicit constexpr LayerDescription(const Parts&... parts) {

@@ -35,6 +35,20 @@ struct PadsOption {
     std::int64_t height = -1, width = -1;
     bool operator==(const PadsOption&) const = default;
 };
+struct DilationOption {
+    std::int64_t value = 1;
+    bool operator==(const DilationOption&) const = default;
+};
+struct DilationsOption {
+    std::int64_t height = 1, width = 1;
+    bool operator==(const DilationsOption&) const = default;
+};
+struct GroupsOption {
+    std::int64_t value = 1;
+    /// As many groups as the input has channels.
+    bool depthwise = false;
+    bool operator==(const GroupsOption&) const = default;
+};
 struct CeilModeOption {
     bool value = false;
     bool operator==(const CeilModeOption&) const = default;
@@ -105,6 +119,8 @@ struct DeviationsOption {
 };
 
 [[nodiscard]] constexpr WindowOption window(std::int64_t height, std::int64_t width) { return {height, width}; }
+/// The window of a convolution.
+[[nodiscard]] constexpr WindowOption kernel(std::int64_t height, std::int64_t width) { return {height, width}; }
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr StridesOption stride(std::int64_t height, std::int64_t width) { return {height, width}; }
 /// This number of zeros on each side (for a maximum, of elements that are never the maximum), as PyTorch's padding;
@@ -112,6 +128,12 @@ struct DeviationsOption {
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 /// Above and below the first number, left and right the second.
 [[nodiscard]] constexpr PadsOption pad(std::int64_t height, std::int64_t width) { return {height, width}; }
+/// The distance between neighbouring elements of a window in the input, as PyTorch's dilation.
+[[nodiscard]] constexpr DilationOption dilation(std::int64_t value) { return {value}; }
+[[nodiscard]] constexpr DilationsOption dilation(std::int64_t height, std::int64_t width) { return {height, width}; }
+/// The input's channels and the layer's are divided into so many ranges of the same size, and a channel reads the range
+/// of the input at the place of its own: as PyTorch's groups.
+[[nodiscard]] constexpr GroupsOption groups(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
 /// The id of Embedding whose positions are zeros.
@@ -132,6 +154,8 @@ inline constexpr TanhApproximationOption tanh_approximation{true};
 inline constexpr WeightPerChannelOption weight_per_channel{true};
 /// InstanceNorm2d has a weight and a bias, as with PyTorch's affine=True.
 inline constexpr AffineOption with_affine{true};
+/// As many groups as the input has channels.
+inline constexpr GroupsOption depthwise{1, true};
 /// The extents of a pooling's output are rounded up, as by PyTorch's ceil_mode=True.
 inline constexpr CeilModeOption ceil_mode{true};
 /// Whether the elements of pad(n) are zeros of a mean, PyTorch's count_include_pad, or are left out.
@@ -186,6 +210,15 @@ template <class... Known, class Given>
     } else {
         return {given.height, given.width};
     }
+}
+/// A size that is an option of one number, or else of two; not known if both are given.
+template <class One, class Two, class... Options>
+[[nodiscard]] constexpr WindowSides sides_option(Options... options) {
+    constexpr int ones = times_given<One, Options...>, twos = times_given<Two, Options...>;
+    WindowSides sides =
+        twos > 0 ? window_sides<Two>(option_or(Two{}, options...)) : window_sides<One>(option_or(One{}, options...));
+    sides.known = ones + twos < 2;
+    return sides;
 }
 
 }  // namespace impl

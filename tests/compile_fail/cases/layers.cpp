@@ -10,10 +10,30 @@
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Flatten, Conv2d<8, 3>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3>, Flatten> {};
 
+// case: convolution_groups_of_input
+// expect: layer 1 (Conv2d<8, 3>) has 4 groups, which do not divide the channels of its input; its input is 8 x 8 x 6 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<8, 3, groups(4)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<8, 3, groups(2)>> {};
+
+// case: convolution_groups_of_output
+// expect: layer 1 (Conv2d<8, 3>) has 3 groups, which do not divide its own channels; its input is 8 x 8 x 6 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<8, 3, groups(3)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<9, 3, groups(3)>> {};
+
+// case: depthwise_channels
+// expect: layer 1 (Conv2d<8, 3>) is depthwise, and its channels are no multiple of those of its input; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, depthwise>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<9, 3, depthwise>> {};
+
 // case: deviation_below_zero
 // expect: layer 1 (Linear<3>) has an initialiser with a deviation or a limit below 0; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<3, weights(normal(-1))>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<3, weights(normal(1))>> {};
+
+// case: dilated_kernel_too_large
+// expect: layer 1 (Conv2d<8, 3>) has a kernel larger than its input with the dilation 4 x 4; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, valid, dilation(4)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, pad(1), dilation(4)>> {};
 
 // case: dropout_rate
 // expect: layer 2 (Dropout<1.5>) has a rate outside [0, 1); its input is 8 from layer 1 (Linear<8>)
@@ -225,7 +245,7 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, Linear<2>> {};
 
 // case: unknown_option
-// expect: layer 1 (Conv2d<8, 3, 2>) accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<8, 3, 2>) accepts only the options stride(n), same, valid, pad(n), dilation(n), groups(n), depthwise, no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(2)>> {};
 
@@ -233,6 +253,16 @@ struct Net : Sequential<Input<4>, Scale> {};
 // expect: layer 2 (GELU<2>) accepts only the option tanh_approximation; its input is 8 from layer 1 (Linear<8>)
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, GELU<2>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, GELU<tanh_approximation>> {};
+
+// case: zero_dilation
+// expect: layer 1 (Conv2d<8, 3>) has a dilation of less than 1; its input is 4 x 4 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, dilation(0)>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, dilation(1)>> {};
+
+// case: zero_groups
+// expect: layer 1 (Conv2d<8, 3>) has less than 1 group; its input is 4 x 4 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, groups(0)>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, groups(1)>> {};
 
 // case: zero_sized_convolution
 // expect: layer 1 (Conv2d<0, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input

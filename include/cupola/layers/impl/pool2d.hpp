@@ -26,7 +26,6 @@ struct Pool2d {
          ...);
     static constexpr int paddings =
         (0 + ... + (one_of<std::remove_cvref_t<decltype(options)>, Padding, PadOption, PadsOption> ? 1 : 0));
-    static constexpr bool has_pads = (one_of<std::remove_cvref_t<decltype(options)>, PadsOption> || ...);
     static constexpr bool has_pad = (one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
     static constexpr bool says_what_counts =
         (one_of<std::remove_cvref_t<decltype(options)>, CountPaddingOption> || ...);
@@ -35,9 +34,7 @@ struct Pool2d {
     static constexpr bool counts_padding = is_mean && has_pad && option_or(CountPaddingOption{}, options...).value;
     static constexpr WindowSides windows = window_sides<WindowOption>(window),
                                  strides = window_sides<StrideOption, StridesOption, WindowOption>(stride);
-    static constexpr WindowSides pads = has_pads  ? window_sides<PadsOption>(option_or(PadsOption{}, options...))
-                                        : has_pad ? window_sides<PadOption>(option_or(PadOption{}, options...))
-                                                  : WindowSides{};
+    static constexpr WindowSides pads = has_pad ? sides_option<PadOption, PadsOption>(options...) : WindowSides{};
 
     static constexpr LayerKind kind = LayerKind::pooling;
     static constexpr LayerTraits traits{
