@@ -45,6 +45,18 @@ struct Windows : Sequential<Input<11, 14, 4>, Keep<"x">,
     OptionAShortcut<6>, Output<"more_channels">, From<"x">,
     Upsample2d<2>> {};
 
+/// Groups, dilation, and windows that are not square, with every padding.
+struct Groups : Sequential<Input<11, 14, 6>, Keep<"x">,
+    Conv2d<9, 3, groups(3)>, Output<"grouped">, From<"x">,
+    Conv2d<6, 3, pad(1), depthwise, no_bias>, Output<"depthwise">, From<"x">,
+    Conv2d<12, 3, depthwise, stride(2), pad(1)>, Output<"multiplier">, From<"x">,
+    Conv2d<5, 3, dilation(2)>, Output<"dilated_same">, From<"x">,
+    Conv2d<5, 3, dilation(2, 3), valid>, Output<"dilated_valid">, From<"x">,
+    Conv2d<4, kernel(3, 5), stride(2, 1), pad(1, 2), dilation(2), groups(2)>, Output<"everything">, From<"x">,
+    Conv2d<4, kernel(4, 1), stride(1, 3)>, Output<"tall_same">, From<"x">,
+    Conv2d<12, kernel(1, 7), pad(0, 3), no_bias>, BatchNorm2d<>, ReLU6, Conv2d<12, kernel(7, 1), pad(3, 0), depthwise, no_bias>,
+    BatchNorm2d<>, ReLU6, Conv2d<8, 1>> {};
+
 /// The other layers on images, and all ways to branch.
 struct Blocks : Sequential<Input<8, 12, 3>, Named<"conv0", Conv2d<4, 3, no_bias>>, Named<"bn0", BatchNorm2d<1e-3>>, ReLU,
     Named<"layer1.0", Residual<Identity, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, LeakyReLU<0.2>>>,
@@ -183,9 +195,10 @@ int main(int argc, char** argv) try {
         return 1;
     };
     const int runs = with.operator()<Cifar10Net>("tutorial") + with.operator()<ResNet18<5, 32>>("resnet18") +
-                     with.operator()<Windows>("windows") + with.operator()<Blocks>("blocks") +
-                     with.operator()<Features>("features") + with.operator()<Gates>("gates") +
-                     with.operator()<Norms>("norms") + with.operator()<Inputs>("inputs");
+                     with.operator()<Windows>("windows") + with.operator()<Groups>("groups") +
+                     with.operator()<Blocks>("blocks") + with.operator()<Features>("features") +
+                     with.operator()<Gates>("gates") + with.operator()<Norms>("norms") +
+                     with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -110,6 +110,20 @@ TEST_CASE("a network is a model of its layers, whose weights have PyTorch's name
     }
 }
 
+TEST_CASE("a convolution has its groups, its dilations and both sides of its window") {
+    struct Net : Sequential<Input<9, 8, 6>, Conv2d<4, kernel(3, 5), stride(2, 1), pad(1, 2), dilation(2, 1), groups(2)>,
+                            Conv2d<8, 3, dilation(2), depthwise, no_bias>, Conv2d<2, 1, groups(1), dilation(1)>> {};
+    const OnnxModel model = written<Net>();
+    CHECK(model.nodes ==
+          Texts{"Conv(input, 0.weight, 0.bias) kernel_shape=3,5 strides=2,1 pads=1,2,1,2 dilations=2,1 group=2 -> "
+                "0/Conv",
+                "Conv(0/Conv, 1.weight) kernel_shape=3,3 strides=1,1 pads=2,2,2,2 dilations=2,2 group=4 -> 1/Conv",
+                "Conv(1/Conv, 2.weight, 2.bias) kernel_shape=1,1 strides=1,1 pads=0,0,0,0 -> output"});
+    CHECK(model.outputs == Texts{"output: 1 [N, 2, 4, 8]"});
+    CHECK(model.initializers.at("0.weight").dims == std::vector<std::int64_t>{4, 3, 3, 5});
+    CHECK(model.initializers.at("1.weight").dims == std::vector<std::int64_t>{8, 1, 3, 3});
+}
+
 TEST_CASE("images are channels last in the file if the options say so") {
     struct Net : Sequential<Input<4, 2, 3>, Dropout<0.5>, Output<"same">, Flatten, Output<"flat">, Sigmoid> {};
     const OnnxModel model = written<Net>({.layout = OnnxLayout::nhwc});

@@ -159,6 +159,7 @@ struct Conv2d {
         const ConvolutionShape s = shape(input);
         GraphOperator result = GraphOperator("Conv").input().parameter("weight").window(s.height, s.width);
         if (has_bias) result.parameter("bias");
+        if (s.groups != 1) result.integer("group", s.groups);
         return result;
     }
 

@@ -144,10 +144,12 @@ public:
     constexpr GraphOperator& text(std::string_view name, std::string_view value) {
         return attribute({name, {}, value});
     }
-    /// The kernel_shape, strides and pads of an operator with a window.
+    /// The kernel_shape, strides and pads of an operator with a window, and its dilations unless they are 1.
     constexpr GraphOperator& window(const WindowAxis& height, const WindowAxis& width) {
         integers("kernel_shape", height.window, width.window).integers("strides", height.stride, width.stride);
-        return integers("pads", height.pad_begin, width.pad_begin, height.pad_end, width.pad_end);
+        integers("pads", height.pad_begin, width.pad_begin, height.pad_end, width.pad_end);
+        if (height.dilation == 1 && width.dilation == 1) return *this;
+        return integers("dilations", height.dilation, width.dilation);
     }
 
     [[nodiscard]] constexpr std::string_view type() const { return type_; }
