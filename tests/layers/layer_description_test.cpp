@@ -7,6 +7,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/on_device.hpp>
 #include <cupola/net/summary.hpp>
 
 static_assert(description_of<Conv2d<64, 5>>() == "Conv2d 64, 5 x 5");
