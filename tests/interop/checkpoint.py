@@ -235,7 +235,7 @@ class Check:
         file = self.folder / "model.safetensors.index.json"
         file.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": index}, indent=2))
         self.same("PyTorch's files with an index in Cupola", self.logits_there("read", file)[0], self.logits_here(state))
-        torch.save(model, self.folder / "torch.pth")
+        torch.save(self.network(), self.folder / "torch.pth")
         result = self.run("read", self.folder / "torch.pth")
         assert result.returncode == 1 and f"torch.pth holds an object of __main__.{self.network.__name__}, and a dictionary " in result.stderr, result.stderr
         whole = {k: v.int() if v.is_floating_point() else v for k, v in state.items()}
