@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints between Cupola and PyTorch: checkpoint.py CHECKPOINT_TOOL, with torch and safetensors installed.
 
-For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
+For the tutorial's network and for one with batch normalisation, a residual block with groups and a layer between Flatten and Linear:
 a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
 trained parameters and with their moving averages; `torch.load(weights_only=True)` reads the same tensors of the file
 that Cupola wrote for it; the optimiser's state has the parameters' extents; and a file that `save_file(model.state_dict())`,
@@ -58,9 +58,9 @@ class Tutorial(nn.Module):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv1 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(4, 4, (3, 5), padding=(1, 4), dilation=(1, 2), groups=2, bias=False)
         self.bn1 = nn.BatchNorm2d(4)
-        self.conv2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1, groups=4)
 
     def forward(self, x):
         return x + self.conv2(functional.relu(self.bn1(self.conv1(x))))

@@ -24,11 +24,13 @@ namespace {
 
 using namespace cupola;
 
-/// A normalised network with a block whose names have dots, and a layer between Flatten and Linear.
+/// A normalised network with a block whose names have dots, with groups, and a layer between Flatten and Linear.
 struct ResidualNet
     : Sequential<Input<8, 6, 3>, Named<"conv0", Conv2d<4, 3, no_bias>>, Named<"bn0", BatchNorm2d<>>, ReLU,
-                 Named<"layer1.0", Residual<Identity, Named<"conv1", Conv2d<4, 3, no_bias>>,
-                                            Named<"bn1", BatchNorm2d<>>, ReLU, Named<"conv2", Conv2d<4, 3>>>>,
+                 Named<"layer1.0",
+                       Residual<Identity,
+                                Named<"conv1", Conv2d<4, kernel(3, 5), pad(1, 4), dilation(1, 2), groups(2), no_bias>>,
+                                Named<"bn1", BatchNorm2d<>>, ReLU, Named<"conv2", Conv2d<4, 3, depthwise>>>>,
                  ReLU, Flatten, Dropout<0.5>, Named<"fc", Linear<5>>> {};
 
 std::vector<float> read_floats(const std::string& path) {
