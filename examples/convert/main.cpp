@@ -11,6 +11,7 @@
 #include <cupola/io/onnx.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/models/torchvision_vgg.hpp>
@@ -70,8 +71,9 @@ struct Model {
 };
 
 constexpr Model models[] = {
-    {"resnet18", &convert<ResNet18<>>}, {"resnet34", &convert<ResNet34<>>}, {"resnet50", &convert<ResNet50<>>},
-    {"vgg16", &convert<VGG16<>>},       {"tutorial", &convert<Cifar10Net>}, {"resnet44", &convert<ResNet<44>>},
+    {"resnet18", &convert<ResNet18<>>}, {"resnet34", &convert<ResNet34<>>},        {"resnet50", &convert<ResNet50<>>},
+    {"vgg16", &convert<VGG16<>>},       {"mobilenet_v2", &convert<MobileNetV2<>>}, {"tutorial", &convert<Cifar10Net>},
+    {"resnet44", &convert<ResNet<44>>},
 };
 
 CLI::Validator known_ending() {
@@ -96,8 +98,8 @@ int main(int argc, char** argv) {
         "read, or a .pth file of a state dict for PyTorch.",
         "convert"};
     app.add_option("--model", options.model,
-                   "resnet18, resnet34, resnet50 and vgg16 are torchvision's; tutorial and resnet44 those of\n"
-                   "cifar10_train")
+                   "resnet18, resnet34, resnet50, vgg16 and mobilenet_v2 are torchvision's; tutorial and resnet44\n"
+                   "those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
     app.add_option("--classes", options.classes,

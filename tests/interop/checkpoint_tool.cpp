@@ -15,6 +15,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/net/plan.hpp>
 
@@ -118,6 +119,8 @@ int main(int argc, char** argv) try {
         run<ResNet18<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else if (network == "resnet50") {
         run<ResNet50<10, 64>>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "mobilenet_v2") {
+        run<MobileNetV2<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else {
         require(network == "residual", "checkpoint_tool has no network ", network);
         run<ResidualNet>(command, argv[3], argv[4], argv[5]);
