@@ -81,9 +81,11 @@ static_assert(Conv1::stride == 1 && Conv1::padding == Padding::same && Conv1::ha
 static_assert(traits_of<Conv1>().backward_reads_input && !traits_of<Conv1>().backward_reads_output);
 static_assert(traits_of<Conv1>().absorbs_relu && kind_of<Conv1>() == LayerKind::convolution);
 
-static_assert(std::string_view(Conv2d<0, 5>::output(image).error) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 0>::output(image).error) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 5, stride(0)>::output(image).error) == "has a size of zero");
+static_assert(std::string_view(Conv2d<0, 5>::output(image).error) ==
+              "has the number of channels 0, which must be at least 1");
+static_assert(std::string_view(Conv2d<64, -3>::output(image).error) == "has the kernel -3, which must be at least 1");
+static_assert(std::string_view(Conv2d<64, 5, stride(0)>::output(image).error) ==
+              "has the stride 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<64, 5>::output(Shape{1728}).error) == "expects height x width x channels");
 static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).error) ==
               "has a kernel larger than its input");
@@ -105,15 +107,19 @@ static_assert(std::string_view(Conv2d<8, 3, dilation(2), dilation(2, 1)>::output
 static_assert(std::string_view(Conv2d<9, 3, groups(3), depthwise>::output(image).error) == "is given an option twice");
 static_assert(std::string_view(Conv2d<8, 3, pad(1), pad(1, 2)>::output(image).error) ==
               "accepts only one of same, valid and pad(n)");
-static_assert(std::string_view(Conv2d<8, kernel(3, 0)>::output(image).error) == "has a size of zero");
-static_assert(std::string_view(Conv2d<8, 3, stride(1, 0)>::output(image).error) == "has a size of zero");
+static_assert(std::string_view(Conv2d<8, kernel(3, 0)>::output(image).error) ==
+              "has the kernel 0, which must be at least 1");
+static_assert(std::string_view(Conv2d<8, 3, stride(1, 0)>::output(image).error) ==
+              "has the stride 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<8, kernel(3, 5), pad(3, 2)>::output(image).error) ==
               "has a padding as large as its kernel: some outputs would not depend on the input");
 static_assert(Conv2d<8, 3, pad(4), dilation(2)>::output(image).error == nullptr);
 static_assert(std::string_view(Conv2d<8, 3, pad(5), dilation(2)>::output(image).error) ==
               "has a padding as large as its kernel: some outputs would not depend on the input");
-static_assert(std::string_view(Conv2d<8, 3, dilation(1, 0)>::output(image).error) == "has a dilation of less than 1");
-static_assert(std::string_view(Conv2d<8, 3, groups(0)>::output(image).error) == "has less than 1 group");
+static_assert(std::string_view(Conv2d<8, 3, dilation(1, 0)>::output(image).error) ==
+              "has the dilation 0, which must be at least 1");
+static_assert(std::string_view(Conv2d<8, 3, groups(0)>::output(image).error) ==
+              "has the number of groups 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<8, 3, groups(2)>::output(image).error) ==
               "has 2 groups, which do not divide the channels of its input");
 static_assert(std::string_view(Conv2d<8, 3, groups(3)>::output(image).error) ==

@@ -23,7 +23,10 @@ static_assert(parameters_of<Embedding<5, 2, weights(normal(0.1))>>(Shape{16}).li
 static_assert(traits_of<Words>().reads == ElementType::int32 && traits_of<Words>().ids == 1000);
 static_assert(std::string_view(description_of<Words>()) == "Embedding 1000 x 64");
 static_assert(std::string_view(description_of<Embedding<9, 2, padding_id(3)>>()) == "Embedding 9 x 2, padding 3");
-static_assert(std::string_view(Embedding<0, 4>::output(Shape{1}).error) == "has a size of zero");
+static_assert(std::string_view(Embedding<0, 4>::output(Shape{1}).error) ==
+              "has the number of ids 0, which must be at least 1");
+static_assert(std::string_view(Embedding<4, -2>::output(Shape{1}).error) ==
+              "has the width -2, which must be at least 1");
 static_assert(std::string_view(Embedding<9, 4, padding_id(9)>::output(Shape{1}).error) ==
               "has a padding that is not one of its ids");
 static_assert(std::string_view(Embedding<9, 4, padding_id(-1)>::output(Shape{1}).error) ==

@@ -35,7 +35,7 @@ template <class L>
 constexpr std::string_view error_of(const Shape& input) {
     return L::output(input).error;
 }
-static_assert(error_of<GroupNorm<0>>({4, 4, 2}) == "has less than one group");
+static_assert(error_of<GroupNorm<-2>>({4, 4, 2}) == "has the number of groups -2, which must be at least 1");
 static_assert(error_of<GroupNorm<3>>({4, 4, 8}) == "expects a multiple of its groups as channels");
 static_assert(error_of<GroupNorm<2, 0.0>>({4, 4, 2}) == "has an epsilon that is not positive and finite");
 static_assert(error_of<GroupNorm<1>>({1 << 16, 1 << 16, 2}) == "expects fewer than 2^31 channels and positions");

@@ -29,7 +29,8 @@ static_assert(parameters_of<Linear<10>>(Shape{4}).list[1].initializer == constan
 static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().backward_reads_output &&
               traits_of<Local3>().absorbs_relu);
 
-static_assert(std::string_view(Linear<0>::output(Shape{4}).error) == "has a size of zero");
+static_assert(std::string_view(Linear<0>::output(Shape{4}).error) ==
+              "has the number of features 0, which must be at least 1");
 static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).error) ==
               "expects one extent, the features: put Flatten before it");
 

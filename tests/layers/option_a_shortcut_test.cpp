@@ -16,8 +16,10 @@ static_assert(OptionAShortcut<32, 2>::output(Shape{32, 32, 16}).shape == Shape{1
 static_assert(OptionAShortcut<20>::output(Shape{7, 5, 16}).shape == Shape{7, 5, 20});
 static_assert(OptionAShortcut<16, 3>::output(Shape{7, 6, 16}).shape == Shape{3, 2, 16});
 static_assert(parameters_of<OptionAShortcut<32, 2>>(Shape{32, 32, 16}).count == 0);
-static_assert(std::string_view(OptionAShortcut<0>::output(Shape{4, 4, 2}).error) == "has a size of zero");
-static_assert(std::string_view(OptionAShortcut<4, 0>::output(Shape{4, 4, 2}).error) == "has a size of zero");
+static_assert(std::string_view(OptionAShortcut<0>::output(Shape{4, 4, 2}).error) ==
+              "has the number of channels 0, which must be at least 1");
+static_assert(std::string_view(OptionAShortcut<4, -1>::output(Shape{4, 4, 2}).error) ==
+              "has the stride -1, which must be at least 1");
 static_assert(std::string_view(OptionAShortcut<4>::output(Shape{16}).error) == "expects height x width x channels");
 static_assert(std::string_view(OptionAShortcut<8>::output(Shape{4, 4, 16}).error) ==
               "has fewer channels than its input, but it can only add channels");

@@ -19,7 +19,8 @@ static_assert(Upsample2d<2>::output(Shape{8, 5, 16}).shape == Shape{16, 10, 16})
 static_assert(Upsample2d<3>::output(Shape{1, 1, 1}).shape == Shape{3, 3, 1});
 static_assert(Upsample2d<1>::output(Shape{4, 3, 2}).shape == Shape{4, 3, 2});
 static_assert(parameters_of<Upsample2d<2>>(Shape{8, 8, 3}).count == 0);
-static_assert(std::string_view(Upsample2d<0>::output(Shape{4, 4, 2}).error) == "has a factor below 1");
+static_assert(std::string_view(Upsample2d<0>::output(Shape{4, 4, 2}).error) ==
+              "has the factor 0, which must be at least 1");
 static_assert(std::string_view(Upsample2d<2>::output(Shape{16}).error) == "expects height x width x channels");
 
 template <std::int64_t factor, class D>

@@ -77,6 +77,12 @@ struct Conv2d {
         return groups.depthwise ? input.channels() : groups.value;
     }
 
+    static constexpr LayerDescription wrong_size = impl::size_error({{"number of channels", channels},
+                                                                     {"kernel", kernels.least()},
+                                                                     {"stride", strides.least()},
+                                                                     {"dilation", dilations.least()},
+                                                                     {"number of groups", groups.value}});
+
     static constexpr ConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each,
                              std::int64_t apart) {
@@ -101,10 +107,8 @@ struct Conv2d {
         if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
         if (!impl::given_once(options...) || !strides.known || !dilations.known)
             return ShapeError{"is given an option twice"};
-        if (has_pad && !pads.at_least(0)) return ShapeError{"has a negative padding"};
-        if (channels < 1 || !kernels.at_least(1) || !strides.at_least(1)) return ShapeError{"has a size of zero"};
-        if (!dilations.at_least(1)) return ShapeError{"has a dilation of less than 1"};
-        if (groups.value < 1) return ShapeError{"has less than 1 group"};
+        if (has_pad && pads.least() < 0) return ShapeError{"has a negative padding"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         // The rows and columns between the first element of the kernel and the last.
         const std::int64_t rows = saturating_product(dilations.height, kernels.height - 1),
                            columns = saturating_product(dilations.width, kernels.width - 1);

@@ -39,11 +39,12 @@ struct Embedding {
                                         .ids = count};
     static constexpr LayerDescription description =
         LayerDescription("Embedding ", count, " x ", width).add_if(has_padding, ", padding ", shape.padding);
+    static constexpr LayerDescription wrong_size = impl::size_error({{"number of ids", count}, {"width", width}});
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) return ShapeError{"accepts only the options padding_id(...) and weights(...)"};
         if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
-        if (count < 1 || width < 1) return ShapeError{"has a size of zero"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         if (count > std::numeric_limits<std::int32_t>::max()) return ShapeError{"has more ids than int32 has numbers"};
         if (has_padding && (shape.padding < 0 || shape.padding >= count))
             return ShapeError{"has a padding that is not one of its ids"};

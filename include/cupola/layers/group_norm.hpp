@@ -66,9 +66,10 @@ struct GroupNorm {
     static constexpr LayerDescription description =
         LayerDescription("GroupNorm ", groups)
             .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon));
+    static constexpr LayerDescription wrong_size = impl::size_error({{"number of groups", groups}});
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (groups < 1) return ShapeError{"has less than one group"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         if (!epsilon.is_finite_float() || epsilon <= 0.0)
             return ShapeError{"has an epsilon that is not positive and finite"};
         constexpr std::int64_t divisor = groups < 1 ? 1 : groups;  // nvcc compiles a division by 0 that is not reached

@@ -12,7 +12,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include <cupola/core/type_name.hpp>
 
@@ -38,6 +40,7 @@ public:
 
     constexpr operator std::string_view() const { return {characters_, size_}; }  // NOLINT: it is text
     [[nodiscard]] constexpr const char* c_str() const { return characters_; }
+    [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
 
 private:
     constexpr void add(std::string_view part) {
@@ -79,6 +82,20 @@ private:
     char characters_[capacity + 1]{};
     std::size_t size_ = 0;
 };
+
+namespace impl {
+
+/// The error of the first of these sizes that is below 1, "has the kernel -3, which must be at least 1"; empty if none
+/// is.
+[[nodiscard]] constexpr LayerDescription size_error(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> sizes) {
+    for (const auto& [name, size] : sizes) {
+        if (size < 1) return LayerDescription("has the ", name, " ", size, ", which must be at least 1");
+    }
+    return LayerDescription();
+}
+
+}  // namespace impl
 
 template <class L>
 concept DescribesItself = requires {

@@ -29,11 +29,12 @@ struct Linear {
                                         .reads_input_for_parameters = true};
     static constexpr LayerDescription description =
         LayerDescription("Linear ", features).add_if(!has_bias, ", no bias");
+    static constexpr LayerDescription wrong_size = impl::size_error({{"number of features", features}});
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) return ShapeError{"accepts only the options no_bias, weights(...) and biases(...)"};
         if (!impl::given_once(options...)) return ShapeError{"is given an option twice"};
-        if (features < 1) return ShapeError{"has a size of zero"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         if (input.rank != 1) return ShapeError{"expects one extent, the features: put Flatten before it"};
         return Shape{features};
     }

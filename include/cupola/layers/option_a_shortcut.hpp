@@ -22,6 +22,8 @@ struct OptionAShortcut {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
     static constexpr LayerDescription description =
         LayerDescription("OptionAShortcut ", channels).add_if(stride != 1, ", stride ", stride);
+    static constexpr LayerDescription wrong_size =
+        impl::size_error({{"number of channels", channels}, {"stride", stride}});
 
     static constexpr OptionAShortcutShape shape(const Shape& input) {
         return {window_axis(input.height(), stride, stride, Padding::same),
@@ -30,7 +32,7 @@ struct OptionAShortcut {
     }
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (channels < 1 || stride < 1) return ShapeError{"has a size of zero"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (channels < input.channels())
             return ShapeError{"has fewer channels than its input, but it can only add channels"};

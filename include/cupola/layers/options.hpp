@@ -195,7 +195,7 @@ struct WindowSides {
     bool known = true;
 
     [[nodiscard]] constexpr bool square() const { return height == width; }
-    [[nodiscard]] constexpr bool at_least(std::int64_t least) const { return height >= least && width >= least; }
+    [[nodiscard]] constexpr std::int64_t least() const { return height < width ? height : width; }
     bool operator==(const WindowSides&) const = default;
 };
 /// A number, or an option of one of the types `Known`.

@@ -18,13 +18,14 @@ template <std::int64_t factor>
 struct Upsample2d {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
     static constexpr LayerDescription description = LayerDescription("Upsample2d ", factor, " x ", factor);
+    static constexpr LayerDescription wrong_size = impl::size_error({{"factor", factor}});
 
     static constexpr UpsamplingShape shape(const Shape& input) {
         return {input.height(), input.width(), input.channels(), factor};
     }
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (factor < 1) return ShapeError{"has a factor below 1"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return Shape{saturating_product(input.height(), factor), saturating_product(input.width(), factor),
                      input.channels()};

@@ -255,27 +255,27 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, GELU<tanh_approximation>> {};
 
 // case: zero_dilation
-// expect: layer 1 (Conv2d<8, 3>) has a dilation of less than 1; its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<8, 3>) has the dilation 0, which must be at least 1; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, dilation(0)>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, dilation(1)>> {};
 
 // case: zero_groups
-// expect: layer 1 (Conv2d<8, 3>) has less than 1 group; its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<8, 3>) has the number of groups 0, which must be at least 1; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, groups(0)>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, groups(1)>> {};
 
 // case: zero_sized_convolution
-// expect: layer 1 (Conv2d<0, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<0, 3>) has the number of channels 0, which must be at least 1; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<0, 3>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<1, 3>> {};
 
 // case: zero_sized_input
-// expect: the Input has a size of zero
+// expect: the Input, 0, has an extent below 1
 /* wrong */ struct Net : Sequential<Input<0>, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<1>, Linear<2>> {};
 
 // case: zero_sized_linear
-// expect: layer 1 (Linear<0>) has a size of zero; its input is 4 from the Input
+// expect: layer 1 (Linear<0>) has the number of features 0, which must be at least 1; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<0>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<1>> {};
 
@@ -285,7 +285,7 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<1, 1>> {};
 
 // case: zero_stride
-// expect: layer 1 (Conv2d<8, 3>) has a size of zero; its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<8, 3>) has the stride 0, which must be at least 1; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(0)>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 3, stride(1)>> {};
 

@@ -49,9 +49,9 @@ struct Pool2d {
             .add_if(rounds_up, ", ceil mode")
             .add_if(is_mean && has_pad && !counts_padding, ", padding ignored");
 
-    static constexpr std::string_view wrong_size = !windows.at_least(1) || !strides.at_least(1)
+    static constexpr std::string_view wrong_size = windows.least() < 1 || strides.least() < 1
                                                        ? "has a window or a stride of less than 1"
-                                                   : !pads.at_least(0) ? "has a negative padding"
+                                                   : pads.least() < 0 ? "has a negative padding"
                                                    : pads.height > windows.height / 2 || pads.width > windows.width / 2
                                                        ? "has a padding of more than half of its window"
                                                        : "";

@@ -129,9 +129,11 @@ constexpr void read_column(Walk<layer_count>& walk, std::string_view column, con
         walk.diagnostic << (column.empty() ? " has no name of a column"
                             : column == "input"
                                 ? " reads the column of the network's Input: keep that with a Keep after the Input"
-                            : shape.has_elements()
-                                ? " has more than 2^40 elements"
+                            : shape.has_elements() ? " has more than 2^40 elements"
+                            : shape.rank > 0
+                                ? " has an extent below 1: "
                                 : " has a size of zero: it needs the extents of a sample after the column's name");
+        if (shape.rank > 0 && !shape.has_elements()) walk.diagnostic << shape;
         return;
     }
     for (std::size_t i = 0; i < walk.count; ++i) {

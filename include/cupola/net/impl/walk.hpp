@@ -138,7 +138,10 @@ constexpr void visit(Walk<layer_count>& walk) {
         ++walk.inputs;
         if (walk.inputs == 1 && walk.count == 0) {
             walk.shape = Module::shape;
-            if (!walk.shape.has_elements()) walk.diagnostic << "the Input has a size of zero";
+            if (walk.shape.rank == 0)
+                walk.diagnostic << "the Input has no extents";
+            else if (!walk.shape.has_elements())
+                walk.diagnostic << "the Input, " << walk.shape << ", has an extent below 1";
             if (!walk.shape.is_at_most(max_elements))
                 walk.diagnostic << "the Input, " << walk.shape << ", has more than 2^40 elements";
         }
