@@ -10,9 +10,11 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/predict.hpp>
 
 #include "file_support.hpp"
 #include "throws_with.hpp"
+#include "torch_support.hpp"
 
 namespace {
 
@@ -145,14 +147,15 @@ TEST_CASE("without patterns everything is loaded that has the file's extents, an
     CHECK(report.loaded.size() == 8);
     CHECK(report.other_extents ==
           Names{"head.weight is 3 x 6 here and 5 x 6 in the file", "head.bias is 3 here and 5 in the file"});
+    CHECK(report.unused.empty());
     CHECK_FALSE(report.complete());
     CHECK(to_string(f.load({.patterns = {"*.fc.*", "head.weight"}})) ==
           "loaded 2: body.fc.weight, body.fc.bias\n"
           "of other extents 1: head.weight is 3 x 6 here and 5 x 6 in the file\n"
           "matched by no pattern 7: body.conv.weight, body.conv.bias, body.norm.weight, body.norm.bias, head.bias, "
           "body.norm.running_mean, body.norm.running_var\n"
-          "in the file and not used 8: body.conv.bias, body.conv.weight, body.norm.bias, body.norm.running_mean, "
-          "body.norm.running_var, body.norm.weight, head.bias, head.weight");
+          "in the file and not used 7: body.conv.bias, body.conv.weight, body.norm.bias, body.norm.running_mean, "
+          "body.norm.running_var, body.norm.weight, head.bias");
 }
 
 TEST_CASE("moving averages are loaded where they are asked for") {
@@ -205,7 +208,7 @@ TEST_CASE(
               f.load({.patterns = {"body.*", "body/*"}});
           }) ==
           "the pattern 'body/*' matches none of body.conv.weight, body.conv.bias, body.norm.weight, body.norm.bias, "
-          "body.fc.weight, body.fc.bias, head.weight, head.bias, body.norm.running_mean, body.norm.running_var");
+          "body.fc.weight, body.fc.bias, head.weight, head.bias and 2 more");
     CHECK(message_of<InvalidArgument>([&] { f.load({.patterns = {}}); }) ==
           "load_parameters needs at least one pattern");
     CHECK(message_of<DataError>([&] { f.load({.patterns = {"head.*"}, .file_prefix = "net."}); }) ==
@@ -226,6 +229,43 @@ TEST_CASE(
           f.path + " cannot be used: its parameter body.fc.bias is nan at [0]");
     CHECK(f.state.parameters == before.parameters);
     CHECK(f.state.buffers == before.buffers);
+}
+
+TEST_CASE("a file without tensors is an error that says so, of every kind and for every reader") {
+    Fixture f;
+    const std::string zip = f.folder.path("x.pth");
+    io_tests::write_bytes(f.path, io_tests::safetensors("{}"));
+    io_tests::write_bytes(zip, io_tests::torch_zip(io_tests::pickle::dictionary({}), {}));
+    for (const std::string& path : {f.path, zip}) {
+        const std::string message = "nothing could be loaded from " + path + ": it has no tensors";
+        CHECK(message_of<DataError>([&] { load_parameters(*open_tensor_file(path), Other::layers, f.state); }) ==
+              message);
+        CHECK(message_of<DataError>([&] {
+                  load_parameters(*open_tensor_file(path), Other::layers, f.state,
+                                  {.file_prefix = "net.", .weights = Weights::averages});
+              }) == message);
+        CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, Other::layers); }) == message);
+        CHECK(message_of<DataError>([&] { const Predictor<Other> predictor(path); }) == message);
+    }
+    // Nothing is missing for a network that has none.
+    struct NoParameters : Sequential<Input<4, 4, 2>, Flatten> {};
+    CHECK_NOTHROW((void)read_checkpoint(zip, NoParameters::layers));
+}
+
+TEST_CASE("of many misshapen and missing tensors the first are listed") {
+    struct Deep : Sequential<Input<6>, Linear<6>, Linear<6>, Linear<6>, Linear<6>, Linear<6>> {};
+    struct Wide : Sequential<Input<7>, Linear<7>, Linear<7>, Linear<7>, Linear<7>, Linear<7>, Linear<6>, Linear<6>,
+                             Linear<6>, Linear<6>, Linear<6>> {};
+    Fixture f;
+    write_checkpoint(f.path, Deep::layers, {.state = state_of<Deep>(1)});
+    TrainingState state = state_of<Wide>(1);
+    CHECK(message_of<DataError>([&] { load_parameters(SafetensorsFile(f.path), Wide::layers, state); }) ==
+          "nothing could be loaded from " + f.path +
+              ": 0.weight is 7 x 7 here and 6 x 6 in the file; 0.bias is 7 here and 6 in the file; "
+              "1.weight is 7 x 7 here and 6 x 6 in the file; 1.bias is 7 here and 6 in the file; "
+              "2.weight is 7 x 7 here and 6 x 6 in the file; 2.bias is 7 here and 6 in the file; "
+              "3.weight is 7 x 7 here and 6 x 6 in the file; 3.bias is 7 here and 6 in the file and 2 more; "
+              "not in the file: 5.weight, 5.bias, 6.weight, 6.bias, 7.weight, 7.bias, 8.weight, 8.bias and 2 more");
 }
 
 TEST_CASE("all numbers are checked before the first is copied, in pieces of a bounded size") {
@@ -361,9 +401,10 @@ TEST_CASE("names with a beginning that PyTorch's wrappers put there are named wi
     file.write(std::as_bytes(std::span(bias)));
     file.commit();
     const std::string hint = "; its names begin with module., and .file_prefix = \"module.\" leaves that out";
-    CHECK(message_of<DataError>([&] {
-              f.load({});
-          }).ends_with("head.bias, body.norm.running_mean, body.norm.running_var" + hint));
+    CHECK(message_of<DataError>([&] { f.load({}); })
+              .ends_with("not in the file: body.conv.weight, body.conv.bias, body.norm.weight, body.norm.bias, "
+                         "body.fc.weight, body.fc.bias, head.weight, head.bias and 2 more" +
+                         hint));
     CHECK(message_of<DataError>([&] { f.load({.patterns = {"body.fc.bias"}}); }) ==
           "nothing could be loaded from " + f.path + ": not in the file: body.fc.bias" + hint);
     CHECK(f.load({.patterns = {"body.fc.bias"}, .file_prefix = "module."}).loaded == Names{"body.fc.bias"});

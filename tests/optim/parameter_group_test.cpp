@@ -63,6 +63,10 @@ TEST_CASE("a group that does nothing, a factor that is none, and groups that fre
     CHECK(
         error_of({{.pattern = ""}}) ==
         "the parameter group '' matches none of the parameters that are trained: hidden.weight, hidden.bias, head.weight, head.bias");
+    struct Deep : Sequential<Input<6>, Linear<5>, Linear<5>, Linear<5>, Linear<5>, Linear<5>> {};
+    CHECK(message_of<InvalidArgument>([] { require_valid_groups(Groups{{.pattern = "head"}}, Deep::layers); }) ==
+          "the parameter group 'head' matches none of the parameters that are trained: 0.weight, 0.bias, 1.weight, "
+          "1.bias, 2.weight, 2.bias, 3.weight, 3.bias and 2 more");
     CHECK(error_of({{.pattern = "*"}, {.pattern = "head.*"}}) ==
           "the parameter group 'head.*' matches only parameters of the groups before it, and the first group that "
           "matches counts");

@@ -120,6 +120,7 @@ struct ReadOptions {
     }
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
+    if (!tensors.parameters.empty()) impl::require_tensors(file);
     const std::string prefix = impl::prefix_in(file, options.file_prefix, tensors.parameters);
     const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
                           file.find(text(impl::averages_prefix, prefix, tensors.trained.front().name)) != nullptr;

@@ -38,7 +38,7 @@ struct LoadReport {
     std::vector<std::string> other_extents{};
     /// No pattern matches these.
     std::vector<std::string> not_matched{};
-    /// Parameters and running statistics of the file that were not loaded.
+    /// The file's other parameters and running statistics: those that are neither loaded nor of other extents.
     std::vector<std::string> unused{};
 
     /// Whether everything was loaded that the patterns match.

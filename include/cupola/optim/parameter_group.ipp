@@ -3,6 +3,9 @@
 // Definitions of cupola/optim/parameter_group.hpp.
 #pragma once
 
+#include <vector>
+
+#include <cupola/core/listed.hpp>
 #include <cupola/optim/parameter_group.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -47,13 +50,13 @@ CUPOLA_DECL void require_valid_groups(std::span<const ParameterGroup> groups, st
         }
         if (members[g] > 0) continue;
         bool matches = false;
-        std::string all;
+        std::vector<std::string> all;
         for_each_name([&](const std::string& name) {
             matches = matches || glob_matches(group.pattern, name);
-            all += text(all.empty() ? "" : ", ", name);
+            all.push_back(name);
         });
         require(matches, "the parameter group '", group.pattern,
-                "' matches none of the parameters that are trained: ", all);
+                "' matches none of the parameters that are trained: ", listed(all));
         require(false, "the parameter group '", group.pattern,
                 "' matches only parameters of the groups before it, and the first group that matches counts");
     }

@@ -129,6 +129,11 @@ private:
     throw DataError(text(path, " is a checkpoint of another network: ", difference));
 }
 
+/// Throws DataError for a file without tensors, such as one whose training has saved an empty dictionary.
+inline void require_tensors(const TensorFile& file) {
+    require<DataError>(!file.tensors().empty(), "nothing could be loaded from ", file.path(), ": it has no tensors");
+}
+
 /// If the file has all of these tensors, but with a prefix before their names, as PyTorch's wrappers of networks save
 /// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
 template <class Named>

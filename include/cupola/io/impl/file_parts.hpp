@@ -17,6 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/glob.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/net/name_table.hpp>
 
@@ -173,10 +174,8 @@ inline void add_parts(std::vector<FilePart>& parts, const StoredTensor& tensor, 
     }
     const auto first = std::ranges::find_if(table.entries, [](const NameEntry& entry) { return !entry.here.empty(); });
     if (any || first == table.entries.end()) return parts;
-    std::string names;
-    for (const FilePart& part : parts) names += text(names.empty() ? "" : ", ", part.name);
-    throw InvalidArgument(
-        text("no entry of the table of names, from ", to_string(*first), " on, gives one of ", names));
+    throw InvalidArgument(text("no entry of the table of names, from ", to_string(*first), " on, gives one of ",
+                               listed(parts, [](const FilePart& part) { return part.name; })));
 }
 
 /// The place of one element of a part among those of its tensor in the layout of checkpoints.

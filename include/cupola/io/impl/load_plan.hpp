@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/glob.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
 #include <cupola/io/impl/file_parts.hpp>
@@ -34,16 +36,14 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 inline void require_patterns(const LoadOptions& options, const StoredTensors& tensors) {
     require(!options.patterns.empty(), "load_parameters needs at least one pattern");
+    std::vector<std::string_view> names;
+    for (const auto* const part : {&tensors.parameters, &tensors.buffers}) {
+        for (const StoredTensor& tensor : *part) names.emplace_back(tensor.name);
+    }
     for (const std::string& pattern : options.patterns) {
-        bool matches = false;
-        std::string names;
-        for (const auto* const part : {&tensors.parameters, &tensors.buffers}) {
-            for (const StoredTensor& tensor : *part) {
-                matches = matches || glob_matches(pattern, tensor.name);
-                names += text(names.empty() ? "" : ", ", tensor.name);
-            }
-        }
-        require(matches, "the pattern '", pattern, "' matches none of ", names);
+        const bool matches =
+            std::ranges::any_of(names, [&](std::string_view name) { return glob_matches(pattern, name); });
+        if (!matches) throw InvalidArgument(text("the pattern '", pattern, "' matches none of ", listed(names)));
     }
 }
 
@@ -60,12 +60,11 @@ struct LoadPlan {
 /// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error; what is missing by its
 /// name in the file.
 [[nodiscard]] inline std::string shown_lacks(const LoadPlan& plan) {
-    std::string result;
-    for (const std::string& other : plan.report.other_extents) result += text(result.empty() ? "" : "; ", other);
-    for (std::size_t i = 0; i < plan.absent.size(); ++i)
-        result += text(i > 0 ? ", " : (result.empty() ? "not in the file: " : "; not in the file: "),
-                       plan.report.file_prefix, plan.absent[i]->name);
-    return result;
+    const std::string others = listed(plan.report.other_extents, std::identity(), "; ");
+    if (plan.absent.empty()) return others;
+    return text(others, others.empty() ? "" : "; ", "not in the file: ", listed(plan.absent, [&](const FilePart* part) {
+                    return plan.report.file_prefix + part->name;
+                }));
 }
 
 /// "head.weight is 3 x 6 here and 5 x 6 in the file", for the parts of a tensor and what the file has for each.
@@ -115,6 +114,7 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
 [[nodiscard]] inline LoadPlan plan_load(const TensorFile& file, const StoredTensors& tensors,
                                         const LoadOptions& options) {
     require_patterns(options, tensors);
+    require_tensors(file);
     LoadPlan plan{.report = {}, .parts = file_parts(tensors, options.names)};
     LoadReport& report = plan.report;
     const std::string prefix = report.file_prefix = prefix_in(file, options.file_prefix, plan.parts);
@@ -129,7 +129,7 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
             std::ranges::any_of(file.tensors(),
                                 [](const SafeTensor& tensor) { return tensor.name.starts_with(averages_prefix); }),
         file.path(), " has no moving averages");
-    std::vector<std::string> used;
+    std::vector<std::string> reported;
     // All parts of a tensor.
     const auto add = [&](std::span<const FilePart> parts) {
         const std::string& name = parts.front().tensor->name;
@@ -146,13 +146,13 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
             }
         }
         if (plan.absent.size() > absent) return report.missing.push_back(name);
+        for (const FilePart& part : parts) reported.push_back(prefix + part.name);
         if (!equal) return report.other_extents.push_back(shown_extents(parts, stored, prefix));
         for (std::size_t i = 0; i < parts.size(); ++i) {
             require<DataError>(is_stored_float(stored[i]->type), file.path(), ": ", shown(stored[i]->name),
                                " has elements of type ", shown(stored[i]->type),
                                "; F32, F16, BF16 and F64 are supported");
             plan.loaded.emplace_back(&parts[i], stored[i]);
-            used.push_back(prefix + parts[i].name);
         }
         report.loaded.push_back(name);
     };
@@ -172,14 +172,13 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
         const bool other = name.starts_with(averages_prefix) || name.starts_with(optimizer_prefix) ||
                            name.starts_with(replica_prefix) || name.starts_with(outer_prefix) ||
                            name.ends_with(".num_batches_tracked") || is_ignored(name);
-        if (!other && std::ranges::find(used, name) == used.end()) report.unused.emplace_back(shown(name));
+        if (!other && std::ranges::find(reported, name) == reported.end()) report.unused.emplace_back(shown(name));
     }
     const bool any_of_prefix = std::ranges::any_of(
         file.tensors(), [&](const SafeTensor& tensor) { return std::string_view(tensor.name).starts_with(prefix); });
     require<DataError>(any_of_prefix, "nothing could be loaded from ", file.path(), ": no name in it begins with ",
-                       prefix, "; it has ", file.tensors().size(), " tensors",
-                       file.tensors().empty() ? "" : ", the first is ",
-                       file.tensors().empty() ? "" : shown(file.tensors().front().name));
+                       prefix, "; it has ", file.tensors().size(), " tensors, the first is ",
+                       shown(file.tensors().front().name));
     require_entries(file, options.names, plan.parts, options, prefix);
     if (!report.loaded.empty() && (!options.require_all || report.complete())) return plan;
     std::string hint;
