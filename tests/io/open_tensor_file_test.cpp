@@ -95,6 +95,24 @@ TEST_CASE("the format is that of the first bytes, whatever the file is called") 
           folder.path("none") + " does not exist");
     CHECK(message_of<DataError>([&] { (void)open_tensor_file(folder.path()); }) ==
           folder.path() + " is not a regular file");
+    // Where the bytes are of no known format, the name tells what was expected.
+    const auto refusal = [&](const std::string& name, const std::string& bytes) {
+        write_bytes(folder.path(name), bytes);
+        return message_of<DataError>([&] { (void)open_tensor_file(folder.path(name)); });
+    };
+    const std::string noise = "\x8F\x03 kept?\xFF" + std::string(100, 'n');
+    for (const char* const name : {"n.pth", "n.pt", "pytorch_model.bin"}) {
+        CHECK(refusal(name, noise) == folder.path(name) +
+                                          " is neither a zip archive nor a pickle, as torch.save writes them: it "
+                                          "begins with the bytes 8f 03 20 6b 65 70 74 3f");
+        CHECK(refusal(name, "").ends_with("as torch.save writes them: it has no bytes"));
+        CHECK(refusal(name, "<html>").ends_with("the download has returned a page"));
+        // One in the safetensors format is read, and is cut short.
+        std::string cut = safetensors_of({{"a", "6", 6, 0}});
+        cut.pop_back();
+        CHECK(contains(refusal(name, cut), " is truncated: "));
+    }
+    CHECK(contains(refusal("n.safetensors", noise), " is not a safetensors file: "));
     // A header of 123 bytes, whose length begins with a brace.
     std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
     header.resize(123, ' ');

@@ -291,7 +291,9 @@ TEST_CASE("archives of other programs and other formats are refused by name") {
           "torch.save(torch.load(path, weights_only=False), new_path) writes it anew");
     CHECK(refusal(pickle::whole(object)) == "f is a pickle of Python, and not one of torch.save");
     CHECK(refusal(pickle::whole("N")) == "f is a pickle of Python, and not one of torch.save");
-    CHECK(refusal("GGUF") == "f is not a file of torch.save");
+    CHECK(refusal("GGUF") ==
+          "f is neither a zip archive nor a pickle, as torch.save writes them: it begins with the bytes 47 47 55 46");
+    CHECK(refusal("") == "f is neither a zip archive nor a pickle, as torch.save writes them: it has no bytes");
     CHECK(refusal(zip({})) == "f is a zip archive, and not one of torch.save: it has no data.pkl");
     CHECK(refusal(zip({{"a", "x"}, {"a", "y"}})) == "f is damaged: it has two entries named a");
     // In front of its data an entry has another name than in the directory, which has the place of another one.

@@ -34,9 +34,15 @@ namespace impl {
     return characters;
 }
 
-/// Opens one file, which is not an index.
+/// Opens one file, which is not an index. The first bytes tell the format; the name tells which message a file of no
+/// known format gets.
 [[nodiscard]] inline std::unique_ptr<TensorFile> open_one_tensor_file(const std::string& path) {
-    if (TorchFile::has_format(first_characters(FilePieces(path)))) return std::make_unique<TorchFile>(path);
+    const FilePieces file(path);
+    const std::string begin = first_characters(file);
+    const bool named_as_torch = path.ends_with(".pth") || path.ends_with(".pt") || path.ends_with(".bin");
+    if (TorchFile::has_format(begin) ||
+        (named_as_torch && !SafetensorsReader::has_format(file) && other_format(begin).empty()))
+        return std::make_unique<TorchFile>(path);
     return std::make_unique<SafetensorsReader>(path);
 }
 

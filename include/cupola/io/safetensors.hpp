@@ -93,17 +93,13 @@ class SafetensorsReader : public TensorFile {
 public:
     explicit SafetensorsReader(const std::string& path) : SafetensorsReader(FilePieces(path)) {}
     explicit SafetensorsReader(FilePieces file) : TensorFile(file.path()), file_(std::move(file)) {
-        std::uint64_t length = 0;
-        if (file_.size() >= sizeof length) file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
-        // A header begins with a brace; the first eight bytes of another format are unlikely to be a valid length.
-        std::byte first{'{'};
-        const bool fits = file_.size() >= sizeof length && length <= file_.size() - sizeof length;
-        if (fits && length > 0) file_.read(sizeof length, std::span(&first, 1));
-        if (!fits || first != std::byte{'{'}) require_known_format();
+        if (!has_format(file_)) require_known_format();
+        const std::uint64_t length = header_length(file_);
         require<DataError>(file_.size() >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
                            file_.size(), " bytes, and the length of the header takes 8");
-        require<DataError>(fits, path_, " is truncated or is not a safetensors file: its header has ", length,
-                           " bytes, and ", file_.size() - sizeof length, " follow");
+        require<DataError>(length <= file_.size() - sizeof length, path_,
+                           " is truncated or is not a safetensors file: its header has ", length, " bytes, and ",
+                           file_.size() - sizeof length, " follow");
         data_ = sizeof length + length;
         read_header(length);
         SafetensorsHeader content({header_, length}, path_);
@@ -115,6 +111,16 @@ public:
         check_names();
     }
 
+    /// Whether a file begins as one: the header fits into it and begins with a brace. The first eight bytes of another
+    /// format are unlikely to be such a length.
+    [[nodiscard]] static bool has_format(const FilePieces& file) {
+        const std::uint64_t length = header_length(file);
+        if (file.size() < sizeof length || length > file.size() - sizeof length) return false;
+        std::byte first{'{'};
+        if (length > 0) file.read(sizeof length, std::span(&first, 1));
+        return first == std::byte{'{'};
+    }
+
 protected:
     /// Of a tensor in memory.
     [[nodiscard]] std::span<const std::byte> bytes_in_memory(const SafeTensor& tensor) const {
@@ -122,6 +128,13 @@ protected:
     }
 
 private:
+    /// 0 for a file that is too short to have it.
+    [[nodiscard]] static std::uint64_t header_length(const FilePieces& file) {
+        std::uint64_t length = 0;
+        if (file.size() >= sizeof length) file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+        return length;
+    }
+
     void read_some(const SafeTensor& tensor, std::uint64_t first, std::span<float> to) const override {
         const std::uint64_t element = safetensors_element_bytes(tensor.type);
         std::uint64_t at = data_ + tensor.begin + first * element;

@@ -76,7 +76,17 @@ private:
             !is_tar(first), path_,
             " is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read: in Python, "
             "torch.save(torch.load(path, weights_only=False), new_path) writes it anew");
-        require<DataError>(has_format(first), path_, " is not a file of torch.save");
+        if (!has_format(first)) {
+            std::string bytes;
+            for (const char c : first.substr(0, 8)) {
+                const auto byte = static_cast<unsigned char>(c);
+                for (const int digit : {byte >> 4, byte & 15}) bytes += "0123456789abcdef"[digit];
+                bytes += ' ';
+            }
+            if (!bytes.empty()) bytes.pop_back();
+            throw DataError(text(path_, " is neither a zip archive nor a pickle, as torch.save writes them: it ",
+                                 bytes.empty() ? "has no bytes" : "begins with the bytes ", bytes));
+        }
         const impl::TorchRecords& records = records_.emplace(file_, first[0] == 'P');
         make_tensors(dictionary_in(records.root()));
         find_wrapper();
