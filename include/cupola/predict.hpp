@@ -32,6 +32,7 @@
 #include <cupola/net/finite.hpp>
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/inputs.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -54,10 +55,12 @@ struct PredictorOptions {
     /// Whether the checkpoint may be of a network that computes something else with the same parameters, such as one
     /// without a Sigmoid at its end.
     NetworkInFile network = NetworkInFile::equal;
-    /// For a file of PyTorch: the beginning of the names in it, such as "module.", and patterns of the names of tensors
-    /// that are left out because this network does not have them (ReadOptions in io/checkpoint.hpp).
+    /// For a file of PyTorch: the beginning of the names in it, such as "module.", patterns of the names of tensors
+    /// that are left out because this network does not have them, and what its parameters and running statistics are in
+    /// a file of other names and layouts (ReadOptions in io/checkpoint.hpp).
     std::string file_prefix{};
     std::vector<std::string> ignored{};
+    NameTable names{};
 };
 
 /// The place of the values of an output, by its name.
@@ -76,14 +79,15 @@ public:
 
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or
     /// contains numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with
-    /// `options`. Layers that do nothing in evaluation, frozen parameters and the precision may differ from those of
-    /// the training.
+    /// `options`, or if `options.names` is no table of this network. Layers that do nothing in evaluation, frozen
+    /// parameters and the precision may differ from those of the training.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
         : Predictor(read_checkpoint(path, Net::layers,
                                     ReadOptions{.frozen = FrozenInFile::any,
                                                 .network = options.network,
                                                 .file_prefix = options.file_prefix,
-                                                .ignored = options.ignored}),
+                                                .ignored = options.ignored,
+                                                .names = options.names}),
                     path, options) {}
 
     /// Takes a checkpoint that was read, or the state of a training; `name` is its name in errors. Throws as the other

@@ -6,6 +6,9 @@
 
 #include "../test.hpp"
 
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/io/checkpoint.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/io/torch_file.hpp>
 #include <cupola/io/torch_writer.hpp>
@@ -14,6 +17,7 @@
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/predict.hpp>
 
 #include "file_support.hpp"
 #include "throws_with.hpp"
@@ -82,6 +86,9 @@ struct BothWays {
             CHECK(report.unused.empty());
             CHECK(table_net_values(read) == table_net_values(state));
         }
+        const Checkpoint read = read_checkpoint(path, TableNet::layers, {.names = names});
+        CHECK(table_net_values(read.state) == table_net_values(state));
+        CHECK_FALSE(read.resumable);
     }
     [[nodiscard]] std::string extents(std::string_view name) const {
         const TorchFile file(path);
@@ -190,6 +197,68 @@ TEST_CASE(
                   SafetensorsFile(path), TableNet::layers, state,
                   {.patterns = {"head.bias", "norm.bias"}, .file_prefix = "net.", .require_all = true, .names = names});
           }) == path + " lacks a part of what was to be loaded: not in the file: net.norm.bias");
+}
+
+TEST_CASE("a checkpoint and a Predictor are read by a table as load_parameters reads") {
+    const NameTable names{{.file = {"h.*.attn.*"}, .here = "blocks.*.qkv.*"},
+                          {.file = {"conv_head"}, .here = "head.weight", .extents = {0, -1, 1, 1}},
+                          {.file = {"*.ids"}}};
+    const BothWays file(names);
+    const Predictor<TableNet> wanted(Checkpoint{.state = file.state}, "x"), found(file.path, {.names = names});
+    const TableFloats sample{1, 2, 3, 4, 5, 6};
+    TableFloats outputs(2), outputs_by_table(2);
+    wanted.predict(sample, outputs);
+    found.predict(sample, outputs_by_table);
+    CHECK(outputs_by_table == outputs);
+    const auto refusal = [&](const NameTable& table) {
+        return message_of<DataError>(
+            [&] { (void)read_checkpoint(file.path, TableNet::layers, ReadOptions{.names = table}); });
+    };
+    const std::string other = file.path + " is a checkpoint of another network: ";
+    CHECK(refusal({}) == other + "it has no tensor blocks.0.qkv.weight");
+    CHECK(refusal(NameTable{{.file = {"none"}, .here = "head.bias"}} + names) ==
+          file.path + " has no tensor none, which the entry none -> head.bias of the table of names is to read");
+    CHECK(refusal(NameTable{{.file = {"conv_head"}, .here = "head.weight", .extents = {1, -1}}} + names) ==
+          other + "its conv_head is [2,6,1,1], and this network's is 1 x 12");
+    CHECK(message_of<InvalidArgument>([&] {
+              const Predictor<TableNet> predictor(file.path, {.names = {{.file = {"a"}, .here = "b"}}});
+          }).starts_with("no entry of the table of names, from a -> b on, gives one of conv.weight"));
+    // A tensor that the network does not have, ignored by the table or not.
+    struct Small : Sequential<Input<2>, Named<"head", Linear<1>>> {};
+    const std::string path = file.folder.path("small");
+    write_counted(path, {{"net.fc.weight", {1, 2}}, {"net.fc.bias", {1}}, {"net.pos.ids", {4}}});
+    const NameTable renamed{{.file = {"fc.*"}, .here = "head.*"}};
+    const auto read = [&](const NameTable& table) {
+        return read_checkpoint(path, Small::layers, {.file_prefix = "net.", .names = table}).state.parameters;
+    };
+    CHECK(message_of<DataError>([&] { (void)read(renamed); }) ==
+          path +
+              " is a checkpoint of another network: it has a tensor net.pos.ids, which this network does not have; "
+              ".ignored = {\"net.pos.ids\"} leaves it out");
+    const TableFloats parameters = read(renamed + NameTable{{.file = {"*.ids"}}});
+    CHECK(TableFloats(parameters.begin(), parameters.begin() + 2) == TableFloats{0, 1});
+}
+
+TEST_CASE("a training's checkpoint whose names have changed since is read as a whole by a table") {
+    struct Before : Sequential<Input<3>, Named<"body", Linear<4>>, ReLU, Named<"tail", Linear<2>>> {};
+    struct After : Sequential<Input<3>, Named<"body", Linear<4>>, ReLU, Named<"head", Linear<2>>> {};
+    using Trained = DataParallel<Before, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+    Trained training({.batch_size = 1, .optimizer = {.momentum = 0.9}, .moving_average = {.decay = 0.5}});
+    TrainingState state = training.state();
+    for (auto* const arena : {&state.parameters, &state.averages, &state.optimizer.at(0).values})
+        std::iota(arena->begin(), arena->end(), 1.0F);
+    const io_tests::TemporaryFolder folder;
+    const std::string path = folder.path("x");
+    write_checkpoint(path, Before::layers, {.state = state});
+    CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, After::layers); }) ==
+          path + " is a checkpoint of another network: it has no tensor head.weight");
+    const Checkpoint read = read_checkpoint(path, After::layers, {.names = {{.file = {"tail.*"}, .here = "head.*"}}});
+    CHECK(read.resumable);
+    CHECK(read.state.parameters.size() == state.parameters.size());
+    CHECK(read.state.averages == read.state.parameters);
+    CHECK(read.state.optimizer.at(0).values == read.state.parameters);
+    CHECK(read.state.parameters.at(static_cast<std::size_t>(After::layers[2].offsets[0])) ==
+          state.parameters.at(static_cast<std::size_t>(Before::layers[2].offsets[0])));
 }
 
 TEST_CASE("an entry that does not fit the file or the network is an error that changes nothing") {

@@ -27,15 +27,19 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_metadata.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
+#include <cupola/io/impl/file_parts.hpp>
+#include <cupola/io/impl/load_plan.hpp>
 #include <cupola/io/open_tensor_file.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/io/tensor_file.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 
@@ -98,12 +102,15 @@ struct ReadOptions {
     /// Patterns (core/glob.hpp) of the names of tensors in the file that the network does not have and that are left
     /// out.
     std::vector<std::string> ignored{};
+    /// What the parameters and running statistics are in the file, where it is not one of Cupola's names and layouts.
+    NameTable names{};
 };
 
 /// Reads a checkpoint of the network `Net::layers`; by its path also a file of torch.save or an index. Throws DataError
-/// also where a number in it is not finite, or a running variance is below 0. With FrozenInFile::any the arenas have
-/// the layout of the training that wrote them, whose frozen parameters `state.tensors` marks; `parameters_in_layout`
-/// has the parameters in that of `layers`.
+/// also where a number in it is not finite, or a running variance is below 0, and for an entry of the table of names
+/// that matches nothing in the file; InvalidArgument for a table without a meaning. With FrozenInFile::any the arenas
+/// have the layout of the training that wrote them, whose frozen parameters `state.tensors` marks;
+/// `parameters_in_layout` has the parameters in that of `layers`.
 [[nodiscard]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
                                                 const ReadOptions& options = {}) {
     Checkpoint checkpoint;
@@ -121,9 +128,13 @@ struct ReadOptions {
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     if (!tensors.parameters.empty()) impl::require_tensors(file);
-    const std::string prefix = impl::prefix_in(file, options.file_prefix, tensors.parameters);
-    const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
-                          file.find(text(impl::averages_prefix, prefix, tensors.trained.front().name)) != nullptr;
+    const std::vector<impl::FilePart> parts = impl::file_parts(tensors, options.names);
+    const std::string prefix = impl::prefix_in(file, options.file_prefix, parts);
+    const auto trained = std::ranges::find_if(parts, [&](const impl::FilePart& part) {
+        return !part.buffer && part.tensor->offset < tensors.trained_elements;
+    });
+    const bool averages = checkpoint.resumable && trained != parts.end() &&
+                          file.find(text(impl::averages_prefix, prefix, trained->name)) != nullptr;
     const bool has_centre = !checkpoint.state.replicas.empty();
     if (has_centre) {
         const std::size_t replicas = checkpoint.state.replicas.size(),
@@ -137,8 +148,13 @@ struct ReadOptions {
     }
     auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state);
     for (impl::StoredArena& arena : arenas) arena.prefix += prefix;
-    for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
-    impl::check_no_more(file, arenas, options.ignored, !checkpoint.resumable);
+    const std::string all_names = "*";
+    impl::require_entries(file, options.names, parts, std::span(&all_names, 1), prefix);
+    for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena, parts);
+    const auto is_ignored = [&](std::string_view name) {
+        return impl::matches_any(options.ignored, name) || impl::is_ignored(options.names, name, prefix);
+    };
+    impl::check_no_more(file, arenas, parts, is_ignored, !checkpoint.resumable);
     // Checked after the tensors, because their names and extents tell more.
     if (options.network == NetworkInFile::equal)
         impl::require_network(file.path(), checkpoint.network, own_layers, in_prediction);
@@ -146,9 +162,10 @@ struct ReadOptions {
     for (const impl::StoredArena& arena : arenas) {
         std::vector<float>& values = impl::arena_of(checkpoint.state, arena);
         values.assign(static_cast<std::size_t>(arena.elements), 0.0F);
-        for (const impl::StoredTensor& tensor : arena.tensors) {
-            pieces.for_each(*file.find(arena.prefix + tensor.name), [&](std::int64_t first, auto piece) {
-                impl::from_file(tensor, first, piece, values.data());
+        for (const impl::FilePart& part : parts) {
+            if (!arena.has(part)) continue;
+            pieces.for_each(*file.find(arena.prefix + part.name), [&](std::int64_t first, auto piece) {
+                impl::part_from_file(part, first, piece, values.data());
             });
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A table of names: how the tensors of another toolkit's files are the parameters and running statistics of a network.
-// It works in both directions: load_parameters (io/load_parameters.hpp) reads by it, and write_torch_file
+// It works in both directions: load_parameters, read_checkpoint and Predictor read by it, and write_torch_file
 // (io/torch_writer.hpp) writes what was read under the other toolkit's names again.
 //
 //   const NameTable names{

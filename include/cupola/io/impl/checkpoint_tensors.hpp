@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/glob.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/impl/file_parts.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/tensor_file.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -38,6 +40,11 @@ struct StoredArena {
     bool has_centre = false;
     /// For an arena of the optimiser's state, its number.
     std::size_t number = 0;
+
+    /// Whether it has the tensor of a part of the network's.
+    [[nodiscard]] bool has(const FilePart& part) const {
+        return part.buffer == (kind == Kind::buffers) && part.tensor->offset < elements;
+    }
 };
 
 /// The arenas of a checkpoint, in the file's order.
@@ -136,17 +143,16 @@ inline void require_tensors(const TensorFile& file) {
 
 /// If the file has all of these tensors, but with a prefix before their names, as PyTorch's wrappers of networks save
 /// them: "; its names begin with module., and .file_prefix = \"module.\" leaves that out". Otherwise empty.
-template <class Named>
-[[nodiscard, gnu::cold]] std::string hint_of_prefix(const TensorFile& file, std::span<const Named> tensors) {
-    if (tensors.empty()) return {};
-    const std::string& first = tensors.front().name;
+[[nodiscard, gnu::cold]] inline std::string hint_of_prefix(const TensorFile& file, std::span<const FilePart> parts) {
+    if (parts.empty()) return {};
+    const std::string& first = parts.front().name;
     for (const SafeTensor& tensor : file.tensors()) {
         const std::string_view name = tensor.name;
         if (name.size() <= first.size() + 1 || !name.ends_with(first) || name[name.size() - first.size() - 1] != '.')
             continue;
         const std::string prefix(name.substr(0, name.size() - first.size()));
         const bool all =
-            std::ranges::all_of(tensors, [&](const Named& each) { return file.find(prefix + each.name) != nullptr; });
+            std::ranges::all_of(parts, [&](const FilePart& each) { return file.find(prefix + each.name) != nullptr; });
         if (all)
             return text("; its names begin with ", shown(prefix), ", and .file_prefix = \"", shown(prefix),
                         "\" leaves that out");
@@ -156,48 +162,47 @@ template <class Named>
 
 /// The beginning of the names in the file: `given` or, where that is empty, what a wrapper of PyTorch's has put before
 /// all of them, unless this network's names begin so too.
-template <class Named>
-[[nodiscard]] std::string prefix_in(const TensorFile& file, const std::string& given,
-                                    const std::vector<Named>& tensors) {
-    const bool own =
-        std::ranges::any_of(tensors, [&](const Named& tensor) { return file.find(tensor.name) != nullptr; });
+[[nodiscard]] inline std::string prefix_in(const TensorFile& file, const std::string& given,
+                                           std::span<const FilePart> parts) {
+    const bool own = std::ranges::any_of(parts, [&](const FilePart& part) { return file.find(part.name) != nullptr; });
     return given.empty() && !own ? file.wrapper() : given;
 }
 
-/// Throws DataError unless the file has all tensors of the arena as the network has them.
-inline void check_tensors(const TensorFile& file, const StoredArena& arena) {
-    for (const StoredTensor& tensor : arena.tensors) {
-        const std::string name = arena.prefix + tensor.name;
+/// Throws DataError unless the file has all parts of the arena's tensors with their extents.
+inline void check_tensors(const TensorFile& file, const StoredArena& arena, std::span<const FilePart> parts) {
+    for (const FilePart& part : parts) {
+        if (!arena.has(part)) continue;
+        const std::string name = arena.prefix + part.name;
         const SafeTensor* stored = file.find(name);
-        if (stored == nullptr)
-            refuse_network(file.path(), text("it has no tensor ", name, hint_of_prefix(file, arena.tensors)));
-        const std::vector<std::int64_t> shape = stored->shape();
-        bool same = shape.size() == tensor.shape.rank;
-        for (std::size_t i = 0; same && i < shape.size(); ++i) same = shape[i] == tensor.shape[i];
-        if (!same) {
+        if (stored == nullptr) {
+            std::vector<FilePart> own;
+            std::ranges::copy_if(parts, std::back_inserter(own), [&](const FilePart& each) { return arena.has(each); });
+            refuse_network(file.path(), text("it has no tensor ", name, hint_of_prefix(file, std::span(own))));
+        }
+        if (stored->shape() != part.extents) {
             refuse_network(file.path(), text("its ", name, " is [", shown(stored->extents), "], and this network's is ",
-                                             to_string(tensor.shape)));
+                                             extents_text(part.extents)));
         }
         require<DataError>(is_stored_float(stored->type), file.path(), ": ", name, " has elements of type ",
                            shown(stored->type), "; F32, F16, BF16 and F64 are supported");
     }
 }
 
-/// Throws DataError for the first tensor of the file that no arena has and no pattern of `ignored` matches. PyTorch's
-/// counts of batches, which are stored with the running statistics, are allowed. With `may_ignore` the message says how
-/// to leave the tensor out.
-inline void check_no_more(const TensorFile& file, std::span<const StoredArena> arenas,
-                          std::span<const std::string> ignored, bool may_ignore) {
+/// Throws DataError for the first tensor of the file that is not a part of any arena's and that `is_ignored` is false
+/// of. PyTorch's counts of batches, which are stored with the running statistics, are allowed. With `may_ignore` the
+/// message says how to leave the tensor out.
+inline void check_no_more(const TensorFile& file, std::span<const StoredArena> arenas, std::span<const FilePart> parts,
+                          FunctionRef<bool(std::string_view)> is_ignored, bool may_ignore) {
     std::vector<std::string> known;
     for (const StoredArena& arena : arenas) {
-        for (const StoredTensor& tensor : arena.tensors) known.push_back(arena.prefix + tensor.name);
+        for (const FilePart& part : parts) {
+            if (arena.has(part)) known.push_back(arena.prefix + part.name);
+        }
     }
     std::ranges::sort(known);
     for (const SafeTensor& tensor : file.tensors()) {
         if (std::ranges::binary_search(known, tensor.name, std::less<>()) ||
-            tensor.name.ends_with(".num_batches_tracked") ||
-            std::ranges::any_of(ignored,
-                                [&](const std::string& pattern) { return glob_matches(pattern, tensor.name); }))
+            tensor.name.ends_with(".num_batches_tracked") || is_ignored(tensor.name))
             continue;
         const std::string name = shown(tensor.name);
         refuse_network(file.path(),

@@ -178,6 +178,17 @@ inline void add_parts(std::vector<FilePart>& parts, const StoredTensor& tensor, 
                                listed(parts, [](const FilePart& part) { return part.name; })));
 }
 
+[[nodiscard]] inline bool matches_any(std::span<const std::string> patterns, std::string_view name) {
+    return std::ranges::any_of(patterns, [&](const std::string& pattern) { return glob_matches(pattern, name); });
+}
+
+/// Whether an entry of the table leaves out this tensor of a file whose names begin with `prefix`.
+[[nodiscard]] inline bool is_ignored(const NameTable& table, std::string_view name, std::string_view prefix) {
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+    return std::ranges::any_of(
+        table.entries, [&](const NameEntry& entry) { return entry.here.empty() && matches_any(entry.file, name); });
+}
+
 /// The place of one element of a part among those of its tensor in the layout of checkpoints.
 [[nodiscard]] inline std::int64_t place_of(const FilePart& part, std::int64_t element) {
     std::int64_t place = part.first;

@@ -30,10 +30,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-[[nodiscard]] inline bool matches_any(std::span<const std::string> patterns, std::string_view name) {
-    return std::ranges::any_of(patterns, [&](const std::string& pattern) { return glob_matches(pattern, name); });
-}
-
 inline void require_patterns(const LoadOptions& options, const StoredTensors& tensors) {
     require(!options.patterns.empty(), "load_parameters needs at least one pattern");
     std::vector<std::string_view> names;
@@ -91,12 +87,12 @@ struct LoadPlan {
 /// Throws DataError for an entry that is to give one of the loaded tensors, or none of the network's, and whose names
 /// the file does not have. An entry of which earlier ones take everything is left out.
 inline void require_entries(const TensorFile& file, const NameTable& table, std::span<const FilePart> parts,
-                            const LoadOptions& options, const std::string& prefix) {
+                            std::span<const std::string> patterns, const std::string& prefix) {
     for (const NameEntry& entry : table.entries) {
         if (entry.here.empty()) continue;
         const auto names_one = [&](const FilePart& part) { return glob_matches(entry.here, part.tensor->name); };
         const auto is_read = [&](const FilePart& part) {
-            return part.entry == &entry && matches_any(options.patterns, part.tensor->name);
+            return part.entry == &entry && matches_any(patterns, part.tensor->name);
         };
         if (std::ranges::any_of(parts, names_one) && !std::ranges::any_of(parts, is_read)) continue;
         for (const std::string& name : entry.file) {
@@ -161,17 +157,11 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
         while (i < plan.parts.size() && plan.parts[i].tensor == plan.parts[begin].tensor) ++i;
         add(std::span(plan.parts).subspan(begin, i - begin));
     }
-    const auto is_ignored = [&](std::string_view name) {
-        if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-        return std::ranges::any_of(options.names.entries, [&](const NameEntry& entry) {
-            return entry.here.empty() && matches_any(entry.file, name);
-        });
-    };
     for (const SafeTensor& tensor : file.tensors()) {
         const std::string_view name = tensor.name;
         const bool other = name.starts_with(averages_prefix) || name.starts_with(optimizer_prefix) ||
                            name.starts_with(replica_prefix) || name.starts_with(outer_prefix) ||
-                           name.ends_with(".num_batches_tracked") || is_ignored(name);
+                           name.ends_with(".num_batches_tracked") || is_ignored(options.names, name, prefix);
         if (!other && std::ranges::find(reported, name) == reported.end()) report.unused.emplace_back(shown(name));
     }
     const bool any_of_prefix = std::ranges::any_of(
@@ -179,7 +169,7 @@ inline void require_entries(const TensorFile& file, const NameTable& table, std:
     require<DataError>(any_of_prefix, "nothing could be loaded from ", file.path(), ": no name in it begins with ",
                        prefix, "; it has ", file.tensors().size(), " tensors, the first is ",
                        shown(file.tensors().front().name));
-    require_entries(file, options.names, plan.parts, options, prefix);
+    require_entries(file, options.names, plan.parts, options.patterns, prefix);
     if (!report.loaded.empty() && (!options.require_all || report.complete())) return plan;
     std::string hint;
     for (const FilePart* const part : plan.absent) {
