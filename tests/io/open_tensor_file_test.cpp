@@ -120,6 +120,25 @@ TEST_CASE("the format is that of the first bytes, whatever the file is called") 
     CHECK(open_tensor_file(folder.path("b"))->tensors().size() == 1);
 }
 
+TEST_CASE("a tensor by a name that the file does not have is an error with the closest names") {
+    const Model model;
+    const std::unique_ptr<TensorFile> file = open_tensor_file(model.path);
+    CHECK(&file->at("fc.bias") == file->find("fc.bias"));
+    const auto refusal = [&](const std::string& name) { return message_of<DataError>([&] { (void)file->at(name); }); };
+    CHECK(refusal("fc.wieght") ==
+          model.path + " has no tensor fc.wieght; the closest in it: fc.weight, 6.weight, fc.bias");
+    CHECK(refusal("conv.bias") ==
+          model.path + " has no tensor conv.bias; the closest in it: conv1.bias, fc.bias, conv1.weight");
+    CHECK(refusal("").ends_with("the closest in it: fc.bias, 6.weight, fc.weight"));
+    const TemporaryFolder folder;
+    write_bytes(folder.path("one"), safetensors_of({{"a", "1", 1, 0}}));
+    CHECK(message_of<DataError>([&] { (void)open_tensor_file(folder.path("one"))->at("b"); }) ==
+          folder.path("one") + " has no tensor b; the closest in it: a");
+    write_bytes(folder.path("none"), safetensors("{}"));
+    CHECK(message_of<DataError>([&] { (void)open_tensor_file(folder.path("none"))->at("b"); }) ==
+          folder.path("none") + " has no tensor b: it has no tensors");
+}
+
 TEST_CASE("the tensors of an index are those of its files, and load as those of one file do") {
     const Model model;
     const std::unique_ptr<TensorFile> file = open_tensor_file(model.path);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/io/impl/closest_names.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
@@ -51,6 +52,12 @@ public:
     [[nodiscard]] const SafeTensor* find(std::string_view name) const {
         const auto place = std::ranges::lower_bound(tensors_, name, {}, &SafeTensor::name);
         return place != tensors_.end() && place->name == name ? &*place : nullptr;
+    }
+    /// Throws DataError with the closest names if there is no tensor of that name.
+    [[nodiscard]] const SafeTensor& at(std::string_view name) const {
+        const SafeTensor* const tensor = find(name);
+        if (tensor != nullptr) return *tensor;
+        throw DataError(text(path_, " has no tensor ", impl::shown(name), impl::closest_names(name, tensors_)));
     }
     /// The texts of `__metadata__`, in the file's order.
     [[nodiscard]] const Metadata& metadata() const { return metadata_; }
