@@ -5,6 +5,7 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cupola/io/atomic_file.hpp>
 #include <throws_with.hpp>
@@ -66,6 +67,20 @@ TEST_CASE("Two writers of one file do not write to each other's temporary file")
     first.commit();
     second.commit();
     CHECK(io_tests::read_bytes(folder.path("file")) == "second");
+}
+
+TEST_CASE("What a killed process has left of a file does not disturb the next one, under the same process number too") {
+    const TemporaryFolder folder;
+    const std::string left = text("file.partial-", getpid(), "-0");
+    io_tests::write_bytes(folder.path(left), "half");
+    io_tests::write_bytes(folder.path("file.partial-1-0"), "half");
+    AtomicFile file(folder.path("file"));
+    file.write(bytes_of("whole"));
+    file.commit();
+    CHECK(io_tests::read_bytes(folder.path("file")) == "whole");
+    // They stay: nothing tells them from those of another process that is writing the file now.
+    CHECK(folder.names() == std::set<std::string>{"file", left, "file.partial-1-0"});
+    CHECK(io_tests::read_bytes(folder.path(left)) == "half");
 }
 
 TEST_CASE("The temporary name of an atomic file is recognised, and no other name") {
