@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The marked loops of include/ that cupola::compiled does not contain: templates that it does not instantiate, and those of the
-// readers.
-#include <cupola/cupola.hpp>
+// The marked loops of include/: those of cupola::compiled but for its part in bfloat16, of templates that it does not instantiate, and of the
+// readers. One unit, so that the headers are parsed once.
+#define CUPOLA_SRC_FUNCTIONS
+#define CUPOLA_SRC_FLOAT
+#include <cupola/src.hpp>
+
 #include <cupola/data/impl/affine_pixels.hpp>
 #include <cupola/data/random_crop_flip.hpp>
-#include <cupola/host.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
 #include <cupola/ops/math.hpp>
 #include <cupola/optim/elastic_update.hpp>
