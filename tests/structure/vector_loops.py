@@ -51,10 +51,10 @@ def compile_unit(unit, output, compiler, flags):
     report.unlink(missing_ok=True)  # g++ appends to it
     gnu = "Free Software Foundation" in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     if gnu:
-        asked = [f"-fopt-info-vec-optimized-missed={report}"]
+        asked = [f"-fopt-info-vec-optimized-missed={report}", "-S"]
     else:
-        asked = ["-Rpass=loop-vectorize", "-Wpass-failed", "-emit-llvm"]  # no code after that
-    command = [compiler, *flags, *asked, "-c", str(unit), "-o", os.devnull]
+        asked = ["-Rpass=loop-vectorize", "-Wpass-failed", "-c", "-emit-llvm"]  # no code after that
+    command = [compiler, *flags, *asked, str(unit), "-o", os.devnull]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{run.stderr}")
