@@ -4,7 +4,7 @@
 # headers_alone.py finds each kind of missing include, and warnings, and none in a tree without.
 . "$(dirname "$0")/test_of_script.sh"
 script=alone
-alone() { "$(dirname "$0")/headers_alone.py" "$1" clang++-16 -std=c++20 "-I$1/include" -Wall -Werror; }
+alone() { "$(dirname "$0")/headers_alone.py" "$1" clang++-16 -std=c++20 "-I$1/include" -Wall -Wreserved-identifier -Werror; }
 
 # header NAME INCLUDES TEXT: writes a header.
 header() {
@@ -36,12 +36,13 @@ header z_system_header string 'inline auto g() { return getpid(); }'
 header z_standard_header string 'using H = std::vector<int>;'
 header z_unknown_name string 'using I = std::no_name;'
 header z_warning '' 'inline void j() { int unused; }'
+header z_reserved '' 'struct _Reserved {};'
 # This is right where a file includes the first, not where it includes the second.
 header z_cycle '' $'struct K {};\n#include <z_other.hpp>\nstruct M : L {};'
 header z_other z_cycle.hpp 'struct L : K {};'
 says refused errors "a tree of errors"
 for found in z_class.hpp:2:.*error: z_declared_class.hpp:3:.*error: z_template.hpp:2:.*error: z_specialisation.hpp:3:.*error: \
     z_function.hpp:3:.*error: z_macro.hpp:3:.*error: z_system_header.hpp:3:.*error: 'z_standard_header.hpp:3: std::vector needs <vector>' \
-    'z_unknown_name.hpp:3: std::no_name is in no list' 'z_warning.hpp:2:.*error: unused' z_cycle.hpp:4:.*error:; do
+    'z_unknown_name.hpp:3: std::no_name is in no list' 'z_warning.hpp:2:.*error: unused' z_reserved.hpp:2:.*error: z_cycle.hpp:4:.*error:; do
     grep -q "$found" "$tree/output" || { echo "not found: $found"; cat "$tree/output"; exit 1; }
 done
