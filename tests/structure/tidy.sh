@@ -2,19 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA,
-# with those of libraries that are installed, MPI among them (all in one unit, because most of the time is that of the standard library), and
-# in a training of the tutorial's network, which instantiates their templates.
+# with those of libraries that are installed, MPI among them, and in a training of the tutorial's network, which instantiates their templates.
+# All are one unit, because most of the time is that of the standard library.
 set -euo pipefail
 cd "$1"
 shift
 unit=$(mktemp --suffix=.cpp)
-training=$(mktemp --suffix=.cpp)
-trap 'rm -f "$unit" "$training"' EXIT
-cat >"$training" <<END
-#include "$PWD/examples/cifar10_train/run.hpp"
-template int cifar10::run_network<cifar10::Model::tutorial, cifar10::Precision::float32, cifar10::Place::host>(
-    const cifar10::TrainOptions&, const cupola::ImageData&, const cupola::Schedule&, const std::string&);
-END
+trap 'rm -f "$unit"' EXIT
 if command -v mpicc >/dev/null; then
     for folder in $(mpicc --showme:incdirs); do set -- "$@" -isystem "$folder"; done
 fi
@@ -26,6 +20,12 @@ for header in OwnHeaders(".", sys.argv[1], sys.argv[2:]).compiled:
     if header.endswith(".hpp"):
         print(f"#include <{header}>")
 END
-[ "$(wc -l <"$unit")" -gt 100 ] || { echo "only these headers were found:"; cat "$unit"; exit 1; }
-clang-tidy-16 --quiet --warnings-as-errors='*' --config-file=.clang-tidy "$unit" "$training" -- "$@"
-echo "$(wc -l <"$unit") headers checked"
+headers=$(wc -l <"$unit")
+[ "$headers" -gt 100 ] || { echo "only these headers were found:"; cat "$unit"; exit 1; }
+cat >>"$unit" <<END
+#include "$PWD/examples/cifar10_train/run.hpp"
+template int cifar10::run_network<cifar10::Model::tutorial, cifar10::Precision::float32, cifar10::Place::host>(
+    const cifar10::TrainOptions&, const cupola::ImageData&, const cupola::Schedule&, const std::string&);
+END
+clang-tidy-16 --quiet --warnings-as-errors='*' --config-file=.clang-tidy "$unit" -- "$@"
+echo "$headers headers checked"
