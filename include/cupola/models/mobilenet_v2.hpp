@@ -9,11 +9,12 @@
 //   blocks      features.1 to features.17: 1 of 16 channels, 2 of 24, 3 of 32, 4 of 64, 3 of 96, 3 of 160, 1 of 320;
 //               the first of 24, 32, 64 and 160 channels has stride 2
 //   block       a convolution 1x1 to 6 times the input's channels (not in features.1) - a depthwise one 3x3 with the
-//               block's stride - one 1x1 to the block's channels; plus the block's input, where the extents are equal
+//               block's stride - one 1x1 to the block's channels; plus the block's input, where its stride is 1 and its
+//               channels are those of the input
 //   features.18 a convolution 1x1, 1280 channels
 //   classifier  the mean over height and width, dropout 0.2, and linear; output: classes, without an activation
 //
-// Convolutions have no bias, and behind each is a norm with an epsilon of 1e-5 and a decay of 0.9, which is
+// Convolutions have no bias, and after each is a norm with an epsilon of 1e-5 and a decay of 0.9, which is
 // torchvision's momentum of 0.1, and a ReLU6, but for the last one of a block. Initial values are distributed as
 // torchvision's: convolutions He normal by their fan out, the linear layer normal with a deviation of 0.01.
 // `preprocessing` is that of the weights IMAGENET1K_V1 (models/image_preprocessing.hpp); those of IMAGENET1K_V2 have a
@@ -38,89 +39,79 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// "features.2.conv.0.0" of "features.2." and "conv.0.0".
-template <FixedString prefix, FixedString name>
-inline constexpr auto mobilenet_name = [] {
-    FixedString<sizeof(prefix.characters) + sizeof(name.characters) - 1> joined;
-    std::size_t size = 0;
-    for (const char c : prefix.view()) joined.characters[size++] = c;
-    for (const char c : name.view()) joined.characters[size++] = c;
-    return joined;
-}();
+/// "features.2.conv.0.0": `n`, between the words.
+template <std::size_t n, std::size_t size>
+[[nodiscard]] consteval auto mobilenet_name(const char (&suffix)[size]) {
+    FixedString<9 + (n < 10 ? 1 : 2) + size> name;
+    std::size_t at = 0;
+    for (const char c : {'f', 'e', 'a', 't', 'u', 'r', 'e', 's', '.'}) name.characters[at++] = c;
+    if (n >= 10) name.characters[at++] = static_cast<char>('0' + n / 10);
+    name.characters[at++] = static_cast<char>('0' + n % 10);
+    for (std::size_t i = 0; i + 1 < size; ++i) name.characters[at++] = suffix[i];
+    return name;
+}
 
-/// A convolution `name` and a norm `norm`, both after the prefix.
-template <FixedString prefix, FixedString name, FixedString norm, std::int64_t channels, auto kernel, auto... options>
-using MobileNetConv = ModuleList<
-    Named<mobilenet_name<prefix, name>, Conv2d<channels, kernel, no_bias, weights(he_normal_fan_out()), options...>>,
-    Named<mobilenet_name<prefix, norm>, BatchNorm2d<>>>;
+template <std::int64_t channels, std::int64_t kernel_size, auto... options>
+using MobileNetConv = Conv2d<channels, kernel_size, no_bias, weights(he_normal_fan_out()), options...>;
+
+/// Block n. With other channels or a stride it has no sum, and the names of its layers are whole.
+template <std::size_t n, std::int64_t in, std::int64_t out, std::int64_t stride_of = 1>
+struct MobileNetBlock {
+    using Type = ModuleList<
+        Named<mobilenet_name<n>(".conv.0.0"), MobileNetConv<6 * in, 1>>,
+        Named<mobilenet_name<n>(".conv.0.1"), BatchNorm2d<>>, ReLU6,
+        Named<mobilenet_name<n>(".conv.1.0"), MobileNetConv<6 * in, 3, stride(stride_of), pad(1), depthwise>>,
+        Named<mobilenet_name<n>(".conv.1.1"), BatchNorm2d<>>, ReLU6,
+        Named<mobilenet_name<n>(".conv.2"), MobileNetConv<out, 1>>, Named<mobilenet_name<n>(".conv.3"), BatchNorm2d<>>>;
+};
+template <std::size_t n, std::int64_t channels>
+struct MobileNetBlock<n, channels, channels, 1> {
+    using Type = ModuleList<Named<
+        mobilenet_name<n>(""),
+        Residual<Identity, Named<"conv.0.0", MobileNetConv<6 * channels, 1>>, Named<"conv.0.1", BatchNorm2d<>>, ReLU6,
+                 Named<"conv.1.0", MobileNetConv<6 * channels, 3, pad(1), depthwise>>, Named<"conv.1.1", BatchNorm2d<>>,
+                 ReLU6, Named<"conv.2", MobileNetConv<channels, 1>>, Named<"conv.3", BatchNorm2d<>>>>>;
+};
 
 template <class... Lists>
-struct JoinedModules;
+struct SequentialOf;
 template <class... Modules>
-struct JoinedModules<ModuleList<Modules...>> {
-    using Type = ModuleList<Modules...>;
-};
-template <class... First, class... Second, class... Others>
-struct JoinedModules<ModuleList<First...>, ModuleList<Second...>, Others...>
-    : JoinedModules<ModuleList<First..., Second...>, Others...> {};
-
-/// The modules of a block that has `inside` channels between its convolutions.
-template <FixedString prefix, std::int64_t inside, std::int64_t out, std::int64_t stride_of>
-using MobileNetModules = typename JoinedModules<
-    MobileNetConv<prefix, "conv.0.0", "conv.0.1", inside, 1>, ModuleList<ReLU6>,
-    MobileNetConv<prefix, "conv.1.0", "conv.1.1", inside, 3, stride(stride_of), pad(1), depthwise>, ModuleList<ReLU6>,
-    MobileNetConv<prefix, "conv.2", "conv.3", out, 1>>::Type;
-
-template <FixedString name, class List>
-struct MobileNetSum;
-template <FixedString name, class... Modules>
-struct MobileNetSum<name, ModuleList<Modules...>> {
-    using Type = ModuleList<Named<name, Residual<Identity, Modules...>>>;
-};
-
-/// A block: with other channels or a stride without the sum, and its names are whole.
-template <FixedString name, std::int64_t in, std::int64_t out, std::int64_t stride_of = 1>
-struct MobileNetBlock {
-    using Type = MobileNetModules<mobilenet_name<name, ".">, 6 * in, out, stride_of>;
-};
-template <FixedString name, std::int64_t channels>
-struct MobileNetBlock<name, channels, channels, 1>
-    : MobileNetSum<name, MobileNetModules<"", 6 * channels, channels, 1>> {};
-
-template <class List>
-struct MobileNetSequential;
-template <class... Modules>
-struct MobileNetSequential<ModuleList<Modules...>> {
+struct SequentialOf<ModuleList<Modules...>> {
     using Type = Sequential<Modules...>;
 };
+template <class... First, class... Second, class... Others>
+struct SequentialOf<ModuleList<First...>, ModuleList<Second...>, Others...>
+    : SequentialOf<ModuleList<First..., Second...>, Others...> {};
 
 // clang-format off
 template <std::int64_t classes, std::int64_t height, std::int64_t width>
-using MobileNetV2Modules = typename MobileNetSequential<typename JoinedModules<
-    ModuleList<Input<height, width, 3>>,
-    MobileNetConv<"features.0.", "0", "1", 32, 3, stride(2), pad(1)>, ModuleList<ReLU6>,
-    MobileNetConv<"features.1.", "conv.0.0", "conv.0.1", 32, 3, pad(1), depthwise>, ModuleList<ReLU6>,
-    MobileNetConv<"features.1.", "conv.1", "conv.2", 16, 1>,
-    typename MobileNetBlock<"features.2", 16, 24, 2>::Type, typename MobileNetBlock<"features.3", 24, 24>::Type,
-    typename MobileNetBlock<"features.4", 24, 32, 2>::Type, typename MobileNetBlock<"features.5", 32, 32>::Type,
-    typename MobileNetBlock<"features.6", 32, 32>::Type,
-    typename MobileNetBlock<"features.7", 32, 64, 2>::Type, typename MobileNetBlock<"features.8", 64, 64>::Type,
-    typename MobileNetBlock<"features.9", 64, 64>::Type, typename MobileNetBlock<"features.10", 64, 64>::Type,
-    typename MobileNetBlock<"features.11", 64, 96>::Type, typename MobileNetBlock<"features.12", 96, 96>::Type,
-    typename MobileNetBlock<"features.13", 96, 96>::Type,
-    typename MobileNetBlock<"features.14", 96, 160, 2>::Type, typename MobileNetBlock<"features.15", 160, 160>::Type,
-    typename MobileNetBlock<"features.16", 160, 160>::Type,
-    typename MobileNetBlock<"features.17", 160, 320>::Type,
-    MobileNetConv<"features.18.", "0", "1", 1280, 1>, ModuleList<ReLU6>,
-    ModuleList<GlobalAvgPool2d, Dropout<0.2>, Named<"classifier.1", Linear<classes, weights(normal(0.01))>>>
-    >::Type>::Type;
+struct MobileNetV2Layers {
+    using Type = typename SequentialOf<
+        ModuleList<Input<height, width, 3>,
+                   Named<"features.0.0", MobileNetConv<32, 3, stride(2), pad(1)>>,
+                   Named<"features.0.1", BatchNorm2d<>>, ReLU6,
+                   Named<"features.1.conv.0.0", MobileNetConv<32, 3, pad(1), depthwise>>,
+                   Named<"features.1.conv.0.1", BatchNorm2d<>>, ReLU6,
+                   Named<"features.1.conv.1", MobileNetConv<16, 1>>, Named<"features.1.conv.2", BatchNorm2d<>>>,
+        typename MobileNetBlock<2, 16, 24, 2>::Type, typename MobileNetBlock<3, 24, 24>::Type,
+        typename MobileNetBlock<4, 24, 32, 2>::Type, typename MobileNetBlock<5, 32, 32>::Type,
+        typename MobileNetBlock<6, 32, 32>::Type,
+        typename MobileNetBlock<7, 32, 64, 2>::Type, typename MobileNetBlock<8, 64, 64>::Type,
+        typename MobileNetBlock<9, 64, 64>::Type, typename MobileNetBlock<10, 64, 64>::Type,
+        typename MobileNetBlock<11, 64, 96>::Type, typename MobileNetBlock<12, 96, 96>::Type,
+        typename MobileNetBlock<13, 96, 96>::Type,
+        typename MobileNetBlock<14, 96, 160, 2>::Type, typename MobileNetBlock<15, 160, 160>::Type,
+        typename MobileNetBlock<16, 160, 160>::Type, typename MobileNetBlock<17, 160, 320>::Type,
+        ModuleList<Named<"features.18.0", MobileNetConv<1280, 1>>, Named<"features.18.1", BatchNorm2d<>>, ReLU6,
+                   GlobalAvgPool2d, Dropout<0.2>, Named<"classifier.1", Linear<classes, weights(normal(0.01))>>>>::Type;
+};
 // clang-format on
 
 }  // namespace impl
 
 /// See the head of this file.
 template <std::int64_t classes = 1000, std::int64_t height = 224, std::int64_t width = height>
-struct MobileNetV2 : impl::MobileNetV2Modules<classes, height, width> {
+struct MobileNetV2 : impl::MobileNetV2Layers<classes, height, width>::Type {
     static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width);
 };
 
