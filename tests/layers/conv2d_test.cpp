@@ -118,6 +118,7 @@ static_assert(std::string_view(Conv2d<8, 3, pad(5), dilation(2)>::output(image).
               "has a padding as large as its kernel: some outputs would not depend on the input");
 static_assert(std::string_view(Conv2d<8, 3, dilation(1, 0)>::output(image).error) ==
               "has the dilation 0, which must be at least 1");
+static_assert(Conv2d<8, 3, depthwise>::output(Shape{8, 8, 0}).error != nullptr);
 static_assert(std::string_view(Conv2d<8, 3, groups(0)>::output(image).error) ==
               "has the number of groups 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<8, 3, groups(2)>::output(image).error) ==

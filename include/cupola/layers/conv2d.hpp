@@ -40,7 +40,7 @@ struct Conv2d {
                                        strides = impl::sides_option<StrideOption, StridesOption>(options...),
                                        pads = impl::sides_option<PadOption, PadsOption>(options...),
                                        dilations = impl::sides_option<DilationOption, DilationsOption>(options...);
-    /// Of the rows.
+    /// The distance of the rows.
     static constexpr std::int64_t stride = strides.height;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
     static constexpr GroupsOption groups = impl::option_or(GroupsOption{}, options...);
@@ -119,7 +119,7 @@ struct Conv2d {
                                  strides.width, pads.height, pads.width, rows, columns}))
             return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 rows or columns"};
         if constexpr (groups.depthwise) {
-            if (channels % input.channels() != 0)
+            if (input.channels() < 1 || channels % input.channels() != 0)
                 return ShapeError{"is depthwise, and its channels are no multiple of those of its input"};
         } else if constexpr (groups.value > 1) {
             if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
