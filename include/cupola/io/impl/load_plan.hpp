@@ -56,7 +56,7 @@ struct LoadPlan {
 /// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error; what is missing by its
 /// name in the file.
 [[nodiscard]] inline std::string shown_lacks(const LoadPlan& plan) {
-    const std::string others = listed(plan.report.other_extents, std::identity(), "; ");
+    std::string others = listed(plan.report.other_extents, std::identity(), "; ");
     if (plan.absent.empty()) return others;
     return text(others, others.empty() ? "" : "; ", "not in the file: ", listed(plan.absent, [&](const FilePart* part) {
                     return plan.report.file_prefix + part->name;
