@@ -85,7 +85,7 @@ namespace impl {
 
 /// The outputs for which an element of the window, `offset` inputs after its start, lies inside the image.
 [[nodiscard]] constexpr std::int64_t outputs_inside(const WindowAxis& axis, std::int64_t offset) {
-    const auto first_from = [&](std::int64_t input) {  // the first output whose element is there or behind
+    const auto first_from = [&](std::int64_t input) {  // the first output whose element is there or after it
         const std::int64_t past = input + axis.pad_begin - offset;
         const std::int64_t first = past > 0 ? (past + axis.stride - 1) / axis.stride : 0;
         return first < axis.output ? first : axis.output;
@@ -98,11 +98,11 @@ namespace impl {
 /// The multiply-adds along one axis whose window offset lies inside the image, summed over the outputs.
 [[nodiscard]] constexpr std::int64_t window_offsets_inside(const WindowAxis& axis) {
     if (axis.dilation != 1) {
-        // Elements before `first` are before the image for every output, and those from `last` on behind it.
+        // Elements before `first` are before the image for every output, and those from `last` on after it.
         const std::int64_t before = axis.pad_begin - (axis.output - 1) * axis.stride,
-                           behind = (axis.input + axis.pad_begin - 1) / axis.dilation + 1,
+                           past = (axis.input + axis.pad_begin - 1) / axis.dilation + 1,
                            first = before > 0 ? before / axis.dilation : 0,
-                           last = behind < axis.window ? behind : axis.window;
+                           last = past < axis.window ? past : axis.window;
         std::int64_t inside = 0;
         for (std::int64_t k = first; k < last; ++k) inside += impl::outputs_inside(axis, k * axis.dilation);
         return inside;
