@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/dropout.hpp>
@@ -32,6 +31,7 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu6.hpp>
 #include <cupola/models/image_preprocessing.hpp>
+#include <cupola/models/impl/numbered_name.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -39,35 +39,24 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// "features.2.conv.0.0": `n`, between the words.
-template <std::size_t n, std::size_t size>
-[[nodiscard]] consteval auto mobilenet_name(const char (&suffix)[size]) {
-    FixedString<9 + (n < 10 ? 1 : 2) + size> name;
-    std::size_t at = 0;
-    for (const char c : {'f', 'e', 'a', 't', 'u', 'r', 'e', 's', '.'}) name.characters[at++] = c;
-    if (n >= 10) name.characters[at++] = static_cast<char>('0' + n / 10);
-    name.characters[at++] = static_cast<char>('0' + n % 10);
-    for (std::size_t i = 0; i + 1 < size; ++i) name.characters[at++] = suffix[i];
-    return name;
-}
-
 template <std::int64_t channels, std::int64_t kernel_size, auto... options>
 using MobileNetConv = Conv2d<channels, kernel_size, no_bias, weights(he_normal_fan_out()), options...>;
 
 /// Block n. With other channels or a stride it has no sum, and the names of its layers are whole.
 template <std::size_t n, std::int64_t in, std::int64_t out, std::int64_t stride_of = 1>
 struct MobileNetBlock {
-    using Type = ModuleList<
-        Named<mobilenet_name<n>(".conv.0.0"), MobileNetConv<6 * in, 1>>,
-        Named<mobilenet_name<n>(".conv.0.1"), BatchNorm2d<>>, ReLU6,
-        Named<mobilenet_name<n>(".conv.1.0"), MobileNetConv<6 * in, 3, stride(stride_of), pad(1), depthwise>>,
-        Named<mobilenet_name<n>(".conv.1.1"), BatchNorm2d<>>, ReLU6,
-        Named<mobilenet_name<n>(".conv.2"), MobileNetConv<out, 1>>, Named<mobilenet_name<n>(".conv.3"), BatchNorm2d<>>>;
+    using Type = ModuleList<Named<numbered_name<n>("features.", ".conv.0.0"), MobileNetConv<6 * in, 1>>,
+                            Named<numbered_name<n>("features.", ".conv.0.1"), BatchNorm2d<>>, ReLU6,
+                            Named<numbered_name<n>("features.", ".conv.1.0"),
+                                  MobileNetConv<6 * in, 3, stride(stride_of), pad(1), depthwise>>,
+                            Named<numbered_name<n>("features.", ".conv.1.1"), BatchNorm2d<>>, ReLU6,
+                            Named<numbered_name<n>("features.", ".conv.2"), MobileNetConv<out, 1>>,
+                            Named<numbered_name<n>("features.", ".conv.3"), BatchNorm2d<>>>;
 };
 template <std::size_t n, std::int64_t channels>
 struct MobileNetBlock<n, channels, channels, 1> {
     using Type = ModuleList<Named<
-        mobilenet_name<n>(""),
+        numbered_name<n>("features.", ""),
         Residual<Identity, Named<"conv.0.0", MobileNetConv<6 * channels, 1>>, Named<"conv.0.1", BatchNorm2d<>>, ReLU6,
                  Named<"conv.1.0", MobileNetConv<6 * channels, 3, pad(1), depthwise>>, Named<"conv.1.1", BatchNorm2d<>>,
                  ReLU6, Named<"conv.2", MobileNetConv<channels, 1>>, Named<"conv.3", BatchNorm2d<>>>>>;

@@ -19,28 +19,17 @@
 #include <utility>
 
 #include <cupola/core/compile_time_message.hpp>
-#include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/upsample2d.hpp>
+#include <cupola/models/impl/numbered_name.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
-
-/// "down1.conv2": `prefix`, the digit of the level and `suffix`.
-template <std::size_t level, std::size_t n, std::size_t m>
-[[nodiscard]] consteval auto unet_name(const char (&prefix)[n], const char (&suffix)[m]) {
-    FixedString<n + m> name;
-    std::size_t size = 0;
-    for (std::size_t i = 0; i + 1 < n; ++i) name.characters[size++] = prefix[i];
-    name.characters[size++] = static_cast<char>('0' + level);
-    for (std::size_t i = 0; i + 1 < m; ++i) name.characters[size++] = suffix[i];
-    return name;
-}
 
 /// Module i of level `level` on the way down and on the way up.
 template <std::size_t level, std::size_t i, std::int64_t channels>
@@ -49,15 +38,15 @@ struct UNetDown {
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetDown<level, 0, channels> {
-    using Type = Named<unet_name<level>("down", ".conv1"), Conv2d<channels, 3>>;
+    using Type = Named<numbered_name<level>("down", ".conv1"), Conv2d<channels, 3>>;
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetDown<level, 2, channels> {
-    using Type = Named<unet_name<level>("down", ".conv2"), Conv2d<channels, 3>>;
+    using Type = Named<numbered_name<level>("down", ".conv2"), Conv2d<channels, 3>>;
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetDown<level, 4, channels> {
-    using Type = Keep<unet_name<level>("down", "")>;
+    using Type = Keep<numbered_name<level>("down", "")>;
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetDown<level, 5, channels> {
@@ -75,15 +64,15 @@ struct UNetUp<level, 0, channels> {
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetUp<level, 1, channels> {
-    using Type = ConcatWith<unet_name<level>("down", "")>;
+    using Type = ConcatWith<numbered_name<level>("down", "")>;
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetUp<level, 2, channels> {
-    using Type = Named<unet_name<level>("up", ".conv1"), Conv2d<channels, 3>>;
+    using Type = Named<numbered_name<level>("up", ".conv1"), Conv2d<channels, 3>>;
 };
 template <std::size_t level, std::int64_t channels>
 struct UNetUp<level, 4, channels> {
-    using Type = Named<unet_name<level>("up", ".conv2"), Conv2d<channels, 3>>;
+    using Type = Named<numbered_name<level>("up", ".conv2"), Conv2d<channels, 3>>;
 };
 inline constexpr std::size_t unet_up_modules = 6;
 
