@@ -17,12 +17,11 @@
 #include <numbers>
 #include <span>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/data/image.hpp>
+#include <cupola/data/impl/scratch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -62,39 +61,6 @@ namespace impl {
     return (((distance - 5) * distance + 8) * distance - 4) * a;
 }
 
-/// How an axis of `from` pixels becomes one of `to`: pixel i is the sum of the pixels from ranges[i].first on, with
-/// the weights from i * width on, whose sum is 1.
-struct ResizedAxis {
-    struct Range {
-        std::int64_t first, count;
-    };
-    std::vector<Range> ranges{};
-    std::vector<double> weights{};
-    std::size_t width = 0;
-
-    ResizedAxis(std::int64_t from, std::int64_t to, ResizeFilter filter) {
-        const double scale = static_cast<double>(from) / static_cast<double>(to), widened = std::max(scale, 1.0);
-        const double support = support_of(filter) * widened;
-        width = static_cast<std::size_t>(std::ceil(support)) * 2 + 1;
-        weights.resize(static_cast<std::size_t>(to) * width);
-        for (std::int64_t i = 0; i < to; ++i) {
-            const double center = (static_cast<double>(i) + 0.5) * scale;
-            const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
-            const auto end = std::min(static_cast<std::int64_t>(center + support + 0.5), from);
-            const std::span<double> own(weights.data() + static_cast<std::size_t>(i) * width,
-                                        static_cast<std::size_t>(end - first));
-            double sum = 0, place = static_cast<double>(first) - center + 0.5;
-            for (double& weight : own) {
-                weight = weight_of(filter, place / widened);
-                sum += weight;
-                ++place;
-            }
-            for (double& weight : own) weight /= sum;
-            ranges.push_back({first, end - first});
-        }
-    }
-};
-
 /// Sums of the values of an image with weights: of bytes with fractions of 22 bits, rounded and kept in 0 to 255.
 template <class Value>
 struct ResizedSum {
@@ -116,30 +82,90 @@ struct ResizedSum<std::uint8_t> {
     [[nodiscard]] std::uint8_t value() const { return static_cast<std::uint8_t>(std::clamp(sum >> bits, 0, 255)); }
 };
 
-/// The middle axis of [outer][from][inner] values is resized.
-template <class Value>
-[[nodiscard]] std::vector<Value> resized_axis(const std::vector<Value>& values, std::int64_t outer, std::int64_t from,
-                                              std::int64_t inner, std::int64_t to, ResizeFilter filter) {
-    using Sum = ResizedSum<Value>;
-    const ResizedAxis axis(from, to, filter);
-    std::vector<typename Sum::Weight> weights(axis.weights.size());
-    std::ranges::transform(axis.weights, weights.begin(), &Sum::stored);
-    std::vector<Value> result(static_cast<std::size_t>(outer * to * inner));
-    std::vector<Sum> sums(static_cast<std::size_t>(inner));
-    Value* written = result.data();
-    for (std::int64_t o = 0; o < outer; ++o) {
-        const typename Sum::Weight* of_pixel = weights.data();
-        for (const ResizedAxis::Range& range : axis.ranges) {
-            const Value* read = values.data() + (o * from + range.first) * inner;
-            std::ranges::fill(sums, Sum());
-            for (std::int64_t j = 0; j < range.count; ++j) {
-                for (Sum& sum : sums) sum.add(of_pixel[j], *read++);
+/// How an axis of `from` pixels becomes one of `to`: pixel i is the sum of the pixels from ranges[i].first on, with
+/// the weights from i * width on, whose sum is 1.
+template <class Sum>
+struct ResizedAxis {
+    struct Range {
+        std::int64_t first, count;
+    };
+    double scale, support;
+    std::size_t width;
+    Scratch<Range> ranges;
+    Scratch<typename Sum::Weight> weights;
+
+    ResizedAxis(std::int64_t from, std::int64_t to, ResizeFilter filter)
+        : scale(static_cast<double>(from) / static_cast<double>(to)),
+          support(support_of(filter) * std::max(scale, 1.0)),
+          width(static_cast<std::size_t>(std::ceil(support)) * 2 + 1),
+          ranges(static_cast<std::size_t>(to)),
+          weights(static_cast<std::size_t>(to) * width) {
+        Scratch<double> of_pixel(width);
+        for (std::int64_t i = 0; i < to; ++i) {
+            const double center = (static_cast<double>(i) + 0.5) * scale;
+            const auto first = std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
+            const auto end = std::min(static_cast<std::int64_t>(center + support + 0.5), from);
+            const std::span<double> own(of_pixel.data(), static_cast<std::size_t>(end - first));
+            double sum = 0, place = static_cast<double>(first) - center + 0.5;
+            for (double& weight : own) {
+                weight = weight_of(filter, place / std::max(scale, 1.0));
+                sum += weight;
+                ++place;
             }
-            for (const Sum& sum : sums) *written++ = sum.value();
-            of_pixel += axis.width;
+            std::ranges::transform(own, weights.data() + static_cast<std::size_t>(i) * width,
+                                   [sum](double weight) { return Sum::stored(weight / sum); });
+            ranges[static_cast<std::size_t>(i)] = {first, end - first};
         }
     }
-    return result;
+};
+
+/// Values of the extents outer x from x inner; those that follow another in one of the first two lie so far apart.
+template <class Value>
+struct StridedValues {
+    const Value* first;
+    std::int64_t outer, outer_stride, from, stride, inner;
+};
+
+/// Writes values of the extents outer x `count` x inner: the middle axis is resized.
+template <class Value>
+void resize_axis(const StridedValues<Value>& values, std::int64_t count, ResizeFilter filter, Value* to) {
+    using Sum = ResizedSum<Value>;
+    const ResizedAxis<Sum> axis(values.from, count, filter);
+    Scratch<Sum> sums(static_cast<std::size_t>(values.inner));
+    for (std::int64_t o = 0; o < values.outer; ++o) {
+        for (std::size_t i = 0; i < axis.ranges.size(); ++i) {
+            const auto [first, summands] = axis.ranges[i];
+            const typename Sum::Weight* const weights = axis.weights.data() + i * axis.width;
+            const Value* read = values.first + o * values.outer_stride + first * values.stride;
+            std::ranges::fill(sums, Sum());
+            for (std::int64_t j = 0; j < summands; ++j, read += values.stride) {
+                const Value* value = read;
+                for (Sum& sum : sums) sum.add(weights[j], *value++);
+            }
+            for (const Sum& sum : sums) *to++ = sum.value();
+        }
+    }
+}
+
+/// Writes an image of the extents `to_shape`. That of `shape` has its first pixel at `pixels`, and `row_values` values
+/// from one row to the next.
+template <class Value>
+void resize_into(const Value* pixels, std::int64_t row_values, const Shape& shape, const Shape& to_shape,
+                 ResizeFilter filter, Value* to) {
+    const std::int64_t height = shape.height(), width = shape.width(), channels = shape.channels();
+    const StridedValues<Value> rows{pixels, height, row_values, width, channels, channels};
+    if (to_shape.height() == height) {
+        if (to_shape.width() != width) return resize_axis(rows, to_shape.width(), filter, to);
+        for (std::int64_t y = 0; y < height; ++y) to = std::copy_n(pixels + y * row_values, width * channels, to);
+        return;
+    }
+    const std::int64_t to_row = to_shape.width() * channels;
+    if (to_shape.width() == width)
+        return resize_axis(StridedValues<Value>{pixels, 1, 0, height, row_values, to_row}, to_shape.height(), filter,
+                           to);
+    Scratch<Value> resized_rows(static_cast<std::size_t>(height * to_row));
+    resize_axis(rows, to_shape.width(), filter, resized_rows.data());
+    resize_axis(StridedValues<Value>{resized_rows.data(), 1, 0, height, to_row, to_row}, to_shape.height(), filter, to);
 }
 
 }  // namespace impl
@@ -152,12 +178,11 @@ template <class Value>
                                         ResizeFilter filter = ResizeFilter::bilinear) {
     impl::require_extents(height, width);
     impl::require_pixels(image);
-    std::vector<Value> pixels = width == image.width ? image.pixels
-                                                     : impl::resized_axis(image.pixels, image.height, image.width,
-                                                                          image.channels, width, filter);
-    if (height != image.height)
-        pixels = impl::resized_axis(pixels, 1, image.height, width * image.channels, height, filter);
-    return {height, width, image.channels, std::move(pixels), image.bits};
+    BasicImage<Value> result{height, width, image.channels, {}, image.bits};
+    result.pixels.resize(static_cast<std::size_t>(result.shape().size()));
+    impl::resize_into(image.pixels.data(), image.width * image.channels, image.shape(), result.shape(), filter,
+                      result.pixels.data());
+    return result;
 }
 
 /// The image with its shorter side resized to `size` pixels and the other one in proportion, rounded down, as
