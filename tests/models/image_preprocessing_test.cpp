@@ -45,11 +45,12 @@ TEST_CASE("batches of images that are fitted already have the same values") {
     numbers(fitted.pixels, fitted.shape(), RandomStream(0, RngDomain::user, 0, 0), sample.data());
     CHECK(sample == numbers(photograph));
     CHECK(numbers.description() == "ImagePreprocessing, mean 0.485 0.456 0.406, deviation 0.229 0.224 0.225");
-    CHECK(message_of<InvalidArgument>([&] {
-              (void)numbers.output({32, 30, 3});
-          }) ==
-          "the network's images are 32 x 32 x 3, and those of the data set 32 x 30 x 3; "
-          "read_image_folder(path, threads, {.fit = preprocessing.fit}) fits them");
+    CHECK(
+        message_of<InvalidArgument>([&] {
+            (void)numbers.output({32, 30, 3});
+        }) ==
+        "the network's images are 32 x 32 x 3, and what it is given is 32 x 30 x 3: RandomResizedCrop makes them so, and "
+        "the option fit of read_image_folder and list_image_folder");
 }
 
 TEST_CASE("its numbers are texts for other programs") {

@@ -70,6 +70,10 @@ concept Dataset = HasSampleCount<D> && HasSamples<D> && (HasLabels<D> || HasTarg
 
 namespace impl {
 
+/// A data set or a transform with a text of its own by which two runs are compared.
+template <class T>
+concept Described = requires(const T& described) { std::string(described.description()); };
+
 [[noreturn, gnu::cold]] inline void throw_sample_size(std::string_view name, std::int64_t i, std::size_t size,
                                                       const Shape& shape) {
     throw DataError(text("sample ", i, " of the data set ", name, " has ", size, size == 1 ? " value" : " values",

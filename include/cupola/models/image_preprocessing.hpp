@@ -63,8 +63,9 @@ struct ImagePreprocessing {
     /// As a transform of batches: the extents of a sample, which are those of fit. Throws InvalidArgument for others.
     [[nodiscard]] Shape output(const Shape& input) const {
         const Shape fitted{fit.height, fit.width, 3};
-        require(input == fitted, "the network's images are ", to_string(fitted), ", and those of the data set ",
-                to_string(input), "; read_image_folder(path, threads, {.fit = preprocessing.fit}) fits them");
+        require(input == fitted, "the network's images are ", to_string(fitted), ", and what it is given is ",
+                to_string(input),
+                ": RandomResizedCrop makes them so, and the option fit of read_image_folder and list_image_folder");
         return fitted;
     }
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream&, float* to) const {

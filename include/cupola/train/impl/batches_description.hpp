@@ -19,6 +19,7 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/dataset.hpp>
+#include <cupola/data/transform_description.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/fingerprint.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -64,7 +65,7 @@ template <class Batches, class Test>
 /// "50000 images, crc32c 1a2b3c4d"; for computed data, their name, number and extents.
 template <class Data>
 [[nodiscard, gnu::cold]] std::string description_of_data(const Data& data) {
-    if constexpr (requires { std::string(data.description()); }) {
+    if constexpr (Described<Data>) {
         return std::string(data.description());
     } else if constexpr (HasSamplesInMemory<Data>) {
         constexpr std::int64_t max_bytes = std::int64_t{1} << 32;
@@ -89,15 +90,6 @@ template <class Order>
         if (static_cast<std::uint64_t>(order.seed()) == seed_of_transform) more = text(", seed ", seed_of_transform);
     }
     return result + more;
-}
-
-template <class Transform>
-[[nodiscard, gnu::cold]] std::string description_of_transform([[maybe_unused]] const Transform& transform) {
-    if constexpr (requires { std::string(transform.description()); }) {
-        return std::string(transform.description());
-    } else {
-        return std::string(short_type_name<Transform>());
-    }
 }
 
 /// Sets the entries "data", "order", "transform" and "classes" that `info` does not have, as far as they are known for
