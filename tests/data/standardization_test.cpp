@@ -45,6 +45,28 @@ TEST_CASE("the constants of a table are those of its columns") {
     CHECK(std::vector<float>(in_place.begin() + 2, in_place.end()) == sample);
 }
 
+namespace {
+
+/// Samples that are computed when they are read.
+struct Computed {
+    std::string_view name() const { return "computed"; }
+    std::int64_t size() const { return 3; }
+    Shape sample_shape() const { return {2}; }
+    std::vector<float> sample(std::int64_t i) const { return {static_cast<float>(i * i), 10 + static_cast<float>(i)}; }
+    std::int32_t label(std::int64_t) const { return 0; }
+    std::int64_t class_count() const { return 1; }
+};
+
+}  // namespace
+
+TEST_CASE("the constants of samples that are computed when they are read are those of their values") {
+    const Standardization constants = Standardization::of(Computed{});
+    CHECK(constants.means()[0] == doctest::Approx(5.0 / 3));
+    CHECK(constants.means()[1] == doctest::Approx(11));
+    CHECK(constants.deviations()[0] == doctest::Approx(std::sqrt(26.0) / 3));
+    CHECK(constants.deviations()[1] == doctest::Approx(std::sqrt(2.0 / 3)));
+}
+
 TEST_CASE("the constants of images are those of their channels") {
     const ImageSet images = random_images(20, 5, 4);
     const Standardization constants = Standardization::of(images);

@@ -14,6 +14,7 @@
 // that value. Standardisation per sample is a part of the augmentation (data/augmentation.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -131,8 +132,8 @@ public:
     }
 
 private:
-    template <class Values>
-    [[nodiscard]] static Standardization of_values(std::int64_t samples, const Shape& shape, const Values& values_of,
+    template <class Sample>
+    [[nodiscard]] static Standardization of_values(std::int64_t samples, const Shape& shape, const Sample& sample_of,
                                                    std::string_view what, std::string_view name);
 
     template <class T>
@@ -169,7 +170,7 @@ private:
 template <Dataset Data>
 Standardization Standardization::of(const Data& data) {
     return of_values(
-        data.size(), data.sample_shape(), [&](std::int64_t i) { return impl::whole_sample(data, i).data(); },
+        data.size(), data.sample_shape(), [&](std::int64_t i) -> decltype(auto) { return impl::whole_sample(data, i); },
         "the input", data.name());
 }
 
@@ -182,23 +183,31 @@ Standardization Standardization::of_targets(const Data& data, std::string_view c
             " has no column of floats \"", column, "\" to standardize: its columns are ", names_of(columns));
     const auto c = static_cast<std::size_t>(found - columns.begin());
     return of_values(
-        data.size(), found->shape, [&](std::int64_t i) { return reinterpret_cast<const float*>(data.target(i, c)); },
+        data.size(), found->shape,
+        [&](std::int64_t i) {
+            return std::span(reinterpret_cast<const float*>(data.target(i, c)),
+                             static_cast<std::size_t>(found->shape.size()));
+        },
         column, data.name());
 }
 
-template <class Values>
-Standardization Standardization::of_values(std::int64_t samples, const Shape& shape, const Values& values_of,
+template <class Sample>
+Standardization Standardization::of_values(std::int64_t samples, const Shape& shape, const Sample& sample_of,
                                            std::string_view what, std::string_view name) {
     require(shape.rank >= 1 && shape.size() >= 1, "samples of the data set ", name, " have no values");
     require<DataError>(samples >= 1, "the data set ", name, " has no samples");
-    const auto columns = static_cast<std::size_t>(shape.channels()), size = static_cast<std::size_t>(shape.size());
-    // Sums of differences from the first sample: a column of one value has exactly this mean, and the deviation 0.
-    std::vector<double> first(values_of(0), values_of(0) + columns);
-    std::vector<double> means(columns), squares(columns), rest(columns);
-    const double count = static_cast<double>(samples) * static_cast<double>(size / columns);
+    const auto columns = static_cast<std::size_t>(shape.channels());
+    std::vector<double> first(columns), means(columns), squares(columns), rest(columns);
+    double count = 0;
     const auto for_each_value = [&](auto&& f) {
+        count = 0;
         for (std::int64_t i = 0; i < samples; ++i) {
-            const auto* values = values_of(i);
+            decltype(auto) sample = sample_of(i);  // which may be computed here
+            const auto* const values = sample.data();
+            const auto size = static_cast<std::size_t>(sample.size());
+            count += static_cast<double>(size / columns);
+            // Differences from the first sample: a column of one value has exactly this mean, and the deviation 0.
+            if (i == 0) std::copy_n(values, columns, first.begin());
             for (std::size_t k = 0; k < size; k += columns) {
                 for (std::size_t c = 0; c < columns; ++c) f(c, static_cast<double>(values[k + c]) - first[c], i);
             }
