@@ -160,6 +160,35 @@ TEST_CASE("a run's description contains the constants exactly, and others differ
     CHECK(refusal(info) == "a.safetensors: the mean of column 1 of a standardization must be finite, not inf");
 }
 
+TEST_CASE("samples of different extents have the same channels") {
+    struct Sample : std::vector<std::uint8_t> {
+        Shape extents;
+        Sample(const Shape& of, std::uint8_t value)
+            : std::vector<std::uint8_t>(static_cast<std::size_t>(of.size()), value), extents(of) {}
+        const Shape& shape() const { return extents; }
+    };
+    struct Photographs {
+        std::vector<Shape> shapes;
+        std::string_view name() const { return "photographs"; }
+        std::int64_t size() const { return static_cast<std::int64_t>(shapes.size()); }
+        Shape sample_shape() const { return shapes[0]; }
+        Sample sample(std::int64_t i) const {
+            return {shapes[static_cast<std::size_t>(i)], static_cast<std::uint8_t>(i)};
+        }
+        std::int32_t label(std::int64_t) const { return 0; }
+        std::int64_t class_count() const { return 1; }
+    };
+    static_assert(HasSampleExtents<Photographs>);
+    const Standardization constants = Standardization::of(Photographs{{{1, 1, 3}, {3, 1, 3}}});
+    CHECK(constants.means() == std::vector<double>{0.75, 0.75, 0.75});
+    for (const Shape& other : {Shape{2, 5, 1}, Shape{0, 4, 3}}) {
+        CHECK(message_of<DataError>([&] {
+                  static_cast<void>(Standardization::of(Photographs{{{4, 4, 3}, {2, 2, 3}, other}}));
+              }) == text("sample 2 of the data set photographs has the extents ", to_string(other),
+                         ", and the first 4 x 4 x 3: the last extents must be the same"));
+    }
+}
+
 TEST_CASE("constants and samples that do not fit are rejected") {
     const auto refusal = [](std::vector<double> means, std::vector<double> deviations) {
         return message_of<InvalidArgument>([&] { Standardization(std::move(means), std::move(deviations)); });

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
@@ -96,17 +97,41 @@ template <class Transform, class Data>
     }
 }
 
+/// Throws DataError unless the transform takes samples of the extents `own` and makes those of the extents `result` of
+/// them, as of the first.
+template <class Transform, class Data>
+void require_result(const Transform& transform, const Data& data, std::int64_t i, const Shape& own,
+                    const Shape& result) {
+    Shape made;
+    try {
+        made = transform.output(own);
+    } catch (const InvalidArgument& cause) {
+        throw DataError(text("sample ", i, " of the data set ", data.name(), ": ", cause.what()));
+    }
+    require<DataError>(made == result, "sample ", i, " of the data set ", data.name(), " has the extents ",
+                       to_string(own), ", of which the transform makes ", to_string(made),
+                       ", and the samples of a batch are ", to_string(result),
+                       ": samples that differ in their extents need a transform that makes them alike, as "
+                       "RandomResizedCrop");
+}
+
 /// Writes sample i to place `at` of a batch.
 template <class Transform, class Data>
 void write_sample(const Transform& transform, const Data& data, std::int64_t i, const RandomStream& random,
                   const BatchSpan& batch, std::int64_t at) {
     std::byte* const to = batch.at(0, at);
     if constexpr (copies_samples<Transform, Data>) {
-        std::memcpy(to, data.stored_sample(i), batch.columns()[0].bytes());
-    } else if constexpr (std::same_as<Transform, AsStored> || !Transforms<Transform, Data>) {
-        transform(whole_sample(data, i), data.sample_shape(), random, reinterpret_cast<SampleValue<Data>*>(to));
+        const std::span<const std::byte> elements = stored_elements(data, i);
+        std::memcpy(to, elements.data(), elements.size());
     } else {
-        transform(whole_sample(data, i), data.sample_shape(), random, reinterpret_cast<float*>(to));
+        decltype(auto) sample = whole_sample(data, i);
+        const Shape shape = sample_extents(data, sample);
+        if constexpr (HasSampleExtents<Data>) require_result(transform, data, i, shape, batch.columns()[0].shape);
+        if constexpr (std::same_as<Transform, AsStored> || !Transforms<Transform, Data>) {
+            transform(sample, shape, random, reinterpret_cast<SampleValue<Data>*>(to));
+        } else {
+            transform(sample, shape, random, reinterpret_cast<float*>(to));
+        }
     }
 }
 

@@ -31,7 +31,7 @@ concept HasSampleCount = requires(const D& data) {
     { data.name() } -> std::convertible_to<std::string_view>;
 };
 
-/// Sample i is a contiguous row of numbers, of the same extents for every i.
+/// Sample i is a contiguous row of numbers, of the same extents for every i unless HasSampleExtents.
 template <class D>
 concept HasSamples = requires(const D& data, std::int64_t i) {
     { data.sample_shape() } -> std::convertible_to<Shape>;
@@ -39,8 +39,15 @@ concept HasSamples = requires(const D& data, std::int64_t i) {
     requires std::is_arithmetic_v<std::remove_cvref_t<decltype(*data.sample(i).data())>>;
 };
 
+/// Its samples differ in their extents, which `sample(i).shape()` are; sample_shape() are those of the first. What a
+/// transform makes of them has one shape.
+template <class D>
+concept HasSampleExtents = requires(const D& data, std::int64_t i) {
+    { data.sample(i).shape() } -> std::convertible_to<Shape>;
+};
+
 /// The type of its samples is known at run time only: stored_sample(i) points to the elements of sample i. Then
-/// sample(i) throws unless they are floats.
+/// sample(i) throws unless they are floats. All have the extents sample_shape().
 template <class D>
 concept HasStoredSamples = requires(const D& data, std::int64_t i) {
     { data.sample_type() } -> std::same_as<ElementType>;
@@ -80,14 +87,33 @@ concept Described = requires(const T& described) { std::string(described.descrip
                          ", and samples of ", to_string(shape), " have ", shape.size()));
 }
 
-/// Sample i of a data set. Throws DataError unless it has as many values as the data set's extents.
+/// The extents of a sample that the data set has returned.
+template <class Data, class Sample>
+[[nodiscard]] Shape sample_extents(const Data& data, [[maybe_unused]] const Sample& sample) {
+    if constexpr (HasSampleExtents<Data>) {
+        return sample.shape();
+    } else {
+        return data.sample_shape();
+    }
+}
+
+/// Sample i of a data set. Throws DataError unless it has as many values as its extents.
 template <Dataset Data>
 [[nodiscard]] decltype(auto) whole_sample(const Data& data, std::int64_t i) {
     decltype(auto) sample = data.sample(i);
-    const Shape shape = data.sample_shape();
+    const Shape shape = sample_extents(data, sample);
     if (static_cast<std::int64_t>(sample.size()) != shape.size()) [[unlikely]]
         throw_sample_size(data.name(), i, static_cast<std::size_t>(sample.size()), shape);
     return sample;
+}
+
+/// The elements of sample i of a data set whose type is known at run time only.
+template <HasStoredSamples Data>
+[[nodiscard]] std::span<const std::byte> stored_elements(const Data& data, std::int64_t i) {
+    static_assert(!HasSampleExtents<Data>,
+                  "a data set with stored_sample(i) has samples of one shape: sample(i) must not have a shape()");
+    const auto values = static_cast<std::size_t>(Shape(data.sample_shape()).size());
+    return {data.stored_sample(i), values * size_of(data.sample_type())};
 }
 
 }  // namespace impl

@@ -36,6 +36,34 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
+/// The files at `path`, a folder or an archive. Throws DataError for one that is no data set of images, and
+/// InvalidArgument for options that are out of range.
+[[nodiscard]] inline ImageList list_images(const std::string& path, const ImageFolderOptions& options) {
+    require(options.channels == 1 || options.channels == 3,
+            "images must have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
+    if (options.fit) {
+        const ImageFit& fit = *options.fit;
+        require_extents(fit.height, fit.width);
+        require(fit.height <= fit.shorter_side && fit.width <= fit.shorter_side, "images with a shorter side of ",
+                fit.shorter_side, " pixels have no part of ", fit.height, " x ", fit.width);
+    }
+    const PathKind kind = path_kind_of(path);
+    require<DataError>(kind != PathKind::missing, path, " does not exist");
+    ImageList list = kind == PathKind::folder ? list_folder(path, options) : list_archive(path, options);
+    sort_and_check(list, options.split);
+    return list;
+}
+
+[[nodiscard]] inline const char* format_name_of(const ImageList& list) {
+    return list.from_archive ? "ImageFolder archive" : "ImageFolder";
+}
+
+/// The number of the class of a file.
+[[nodiscard]] inline std::int32_t label_of(const ImageList::Split& split, const ImageFile& file) {
+    const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
+    return static_cast<std::int32_t>(at - split.classes.begin());
+}
+
 /// The stored bytes of one file; `buffer` holds them where they come from a folder.
 [[nodiscard]] inline std::span<const std::uint8_t> bytes_of(const ImageList& list, std::size_t split,
                                                             const ImageFile& file, const ImageFolderOptions& options,
@@ -140,8 +168,7 @@ template <class Value>
                            list.name_of(0, list.splits[0].files[0]), " has ", like.wide ? 16 : 8,
                            ": all images of a data set must have the same range of values");
         flaw_of[i] = own.flaw;
-        const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
-        labels[i] = static_cast<std::int32_t>(at - split.classes.begin());
+        labels[i] = label_of(split, file);
     });
     for (std::size_t i = 0; i < flaw_of.size(); ++i) {
         if (flaw_of[i] == nullptr || flaws.count++ > 0) continue;
@@ -169,21 +196,8 @@ template <class Value = std::uint8_t>
                                                       const ImageFolderOptions& options = {}) {
     static_assert(std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, float>,
                   "images have bytes (std::uint8_t) or floats");
-    require(options.channels == 1 || options.channels == 3,
-            "images must have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
-    if (options.fit) {
-        const ImageFit& fit = *options.fit;
-        impl::require_extents(fit.height, fit.width);
-        require(fit.height <= fit.shorter_side && fit.width <= fit.shorter_side, "images with a shorter side of ",
-                fit.shorter_side, " pixels have no part of ", fit.height, " x ", fit.width);
-    }
     require(workers >= 1 && workers <= 1024, "the number of decoding threads must be 1 to 1024, not ", workers);
-    const impl::PathKind kind = impl::path_kind_of(path);
-    require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
-    const bool folder = kind == impl::PathKind::folder;
-    impl::ImageList list = folder ? impl::list_folder(path, options) : impl::list_archive(path, options);
-    impl::sort_and_check(list, options.split);
-
+    const impl::ImageList list = impl::list_images(path, options);
     const impl::ImageFile& first = list.splits[0].files[0];
     std::vector<std::uint8_t> buffer;
     const std::string name = list.name_of(0, first);
@@ -194,7 +208,7 @@ template <class Value = std::uint8_t>
     auto train = impl::decode_split<Value>(list, 0, like, workers, options, flaws);
     auto test = impl::decode_split<Value>(list, 1, like, workers, options, flaws);
     impl::warn_of_flaws(flaws.count, flaws.first, flaws.flaw);
-    return {std::move(train), std::move(test), folder ? "ImageFolder" : "ImageFolder archive"};
+    return {std::move(train), std::move(test), impl::format_name_of(list)};
 }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -23,6 +23,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/finite.hpp>
+#include <cupola/core/hash_word.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/core/split.hpp>
 #include <cupola/data/dataset.hpp>
@@ -62,6 +63,14 @@ public:
         requires HasStoredSamples<Data>
     {
         return data_->stored_sample(index(i));
+    }
+    /// The text by which the data of two runs are compared, where the data set has one.
+    [[nodiscard, gnu::cold]] std::string description() const
+        requires impl::Described<Data>
+    {
+        impl::SequenceHash hash;
+        for (const std::uint32_t index : indices_) hash.add(std::uint64_t{index});
+        return text(std::string(data_->description()), ", ", size(), " of them, hash ", hash.text());
     }
     [[nodiscard]] std::int32_t label(std::int64_t i) const
         requires HasLabels<Data>

@@ -56,7 +56,8 @@ public:
     }
 
     /// The constants of all samples of `data`, computed in double in two passes. Throws DataError for a sample that is
-    /// not finite or has another number of values than the others, and for data without samples.
+    /// not finite, or has another number of values than its extents say or another last extent than the first, and for
+    /// data without samples.
     template <Dataset Data>
     [[nodiscard]] static Standardization of(const Data& data);
     /// The same of a column of targets, which must be floats (data/standardized_targets.hpp).
@@ -169,8 +170,19 @@ private:
 
 template <Dataset Data>
 Standardization Standardization::of(const Data& data) {
+    const Shape first = data.sample_shape();
     return of_values(
-        data.size(), data.sample_shape(), [&](std::int64_t i) -> decltype(auto) { return impl::whole_sample(data, i); },
+        data.size(), first,
+        [&](std::int64_t i) -> decltype(auto) {
+            decltype(auto) sample = impl::whole_sample(data, i);
+            if constexpr (HasSampleExtents<Data>) {
+                const Shape own = sample.shape();
+                require<DataError>(own.rank >= 1 && own.has_elements() && own.channels() == first.channels(), "sample ",
+                                   i, " of the data set ", data.name(), " has the extents ", to_string(own),
+                                   ", and the first ", to_string(first), ": the last extents must be the same");
+            }
+            return sample;
+        },
         "the input", data.name());
 }
 

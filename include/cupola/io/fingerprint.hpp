@@ -25,8 +25,7 @@ template <Dataset Data>
     std::uint32_t sum = 0;
     for (std::int64_t i = 0; i < data.size(); i += step) {
         if constexpr (HasStoredSamples<Data>) {
-            const auto bytes = static_cast<std::size_t>(data.sample_shape().size()) * size_of(data.sample_type());
-            sum = crc32c({data.stored_sample(i), bytes}, sum);
+            sum = crc32c(stored_elements(data, i), sum);
         } else {
             sum = crc32c(std::as_bytes(data.sample(i)), sum);
         }

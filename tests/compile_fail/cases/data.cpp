@@ -31,6 +31,15 @@ BatchView batch(const float* samples, const std::int32_t* labels) {
 /* wrong */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age">, Linear<5>, AddFrom<"a">> {};
 /* right */ struct Net : Sequential<Input<3>, Linear<5>, Keep<"a">, FromInput<"age", 4>, Linear<5>, AddFrom<"a">> {};
 
+// case: compose_in_the_wrong_order
+// expect: transform 2 of Compose, ColorJitter, does not take the values that ImagePreprocessing makes
+#include <cupola/data/color_jitter.hpp>
+#include <cupola/data/compose.hpp>
+#include <cupola/models/image_preprocessing.hpp>
+
+/* wrong */ inline const Compose augmented{ImagePreprocessing{}, ColorJitter{.hue = 0.1}};
+/* right */ inline const Compose augmented{ColorJitter{.hue = 0.1}, ImagePreprocessing{}};
+
 // case: fit_without_batches
 // expect: InMemory is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from Prefetch or InMemoryBatches
 void run(const InMemory& data) {
@@ -85,6 +94,26 @@ inline void predict(const Predictor<Net>& predictor, std::span<const float> samp
                                              {{"age", ElementType::float32, {2}}, samples.data()}}},
                                   outputs);
 }
+
+// case: stored_samples_of_different_extents
+// expect: a data set with stored_sample(i) has samples of one shape: sample(i) must not have a shape()
+#include <cupola/io/fingerprint.hpp>
+
+struct Sample : std::span<const float> {
+    /* wrong */ Shape shape() const { return {1}; }
+};
+struct Measured {
+    std::string_view name() const { return "measured"; }
+    std::int64_t size() const { return 1; }
+    Shape sample_shape() const { return {1}; }
+    Sample sample(std::int64_t) const { return {std::span(&value, 1)}; }
+    ElementType sample_type() const { return ElementType::float32; }
+    const std::byte* stored_sample(std::int64_t) const { return reinterpret_cast<const std::byte*>(&value); }
+    std::int32_t label(std::int64_t) const { return 0; }
+    std::int64_t class_count() const { return 1; }
+    float value = 0;
+};
+inline std::string contents(const Measured& data) { return fingerprint(data); }
 
 // case: temporary_that_is_kept
 // Temporaries as samples, labels, names and functions that are kept and not copied.
