@@ -5,11 +5,14 @@
 
 #include <cupola/data/compose.hpp>
 #include <cupola/data/image_file.hpp>
+#include <cupola/data/one_hot_targets.hpp>
 #include <cupola/data/prefetch.hpp>
 #include <cupola/data/random_resized_crop.hpp>
 #include <cupola/data/split.hpp>
 #include <cupola/data/standardization.hpp>
 #include <cupola/io/fingerprint.hpp>
+#include <cupola/models/image_preprocessing.hpp>
+#include <cupola/train/impl/batches_description.hpp>
 
 #include "files_support.hpp"
 #include "support.hpp"
@@ -112,6 +115,10 @@ TEST_CASE("images that a transform does not make alike, and files that cannot be
     CHECK(
         different.ends_with(", and the samples of a batch are 20 x 33 x 3: samples that differ in their extents need a "
                             "transform that makes them alike, as RandomResizedCrop"));
+    CHECK(message(TrainingBatches(data.train, ImagePreprocessing{.fit = {.height = 20, .width = 33}},
+                                  {.batch_size = 6, .seed = 5}))
+              .find(" of the data set " + data.train.name() +
+                    ": the network's images are 20 x 33 x 3, and what it is given is ") != std::string::npos);
     files["train/dog/1.jpg"].resize(200);
     write_all(folder, "set", files);
     CHECK(message(TrainingBatches(data.train, crop, {.batch_size = 6, .seed = 5})).find("train/dog/1.jpg") !=
@@ -154,6 +161,17 @@ TEST_CASE("a run is compared by the names of the files, the channels and the fit
     CHECK(described("set.tar", {}) == plain);
     CHECK(described("set", {.fit = ImageFit{.shorter_side = 8, .height = 7, .width = 6}}) ==
           plain + ", fitted 8 7 x 6 bilinear");
+    // The views of a part of it and with other targets have its text too.
+    const EncodedImageSet set = list_image_folder(folder.path("set")).train;
+    const auto described_part = [](const auto& data, const std::vector<std::uint32_t>& indices) {
+        return impl::description_of_data(Subset(data, indices, "part"));
+    };
+    CHECK(described_part(set, {0, 2}).starts_with(plain + ", 2 of them, hash "));
+    CHECK(described_part(set, {0, 2}) == described_part(set, {0, 2}));
+    CHECK(described_part(set, {0, 2}) != described_part(set, {0, 3}));
+    CHECK(described_part(set, {0, 2}) != described_part(set, {2, 0}));
+    CHECK(impl::description_of_data(OneHotTargets(set)) == plain + ", one-hot targets");
+    static_assert(!impl::Described<Subset<ImageSet>> && !impl::Described<OneHotTargets<ImageSet>>);
     folder.write("set/train/dog/3.jpg", jpeg(9, 9, 0, 0, 0));
     CHECK(described("set", {}) != plain);
 }

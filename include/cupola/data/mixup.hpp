@@ -13,9 +13,9 @@
 // beta distribution of (alpha, alpha). CutMix has a rectangle of the image's proportions and 1 - k of its area around a
 // uniform point; what lies outside of the image is left out, and k of the targets is 1 - the area that remains.
 //
-// A target is one float per class, for SoftCrossEntropy, whose label smoothing is separate. A batch is a pure function
-// of the seed, the step and the replica. Threads that fill parts of a batch make one sample more per part. Evaluate
-// with class labels, by CrossEntropy.
+// A target is one float per class, for SoftCrossEntropy, whose label smoothing is separate; the evaluation has
+// OneHotTargets (data/one_hot_targets.hpp). A batch is a pure function of the seed, the step and the replica. Threads
+// that fill parts of a batch make one sample more per part.
 #pragma once
 
 #include <algorithm>
