@@ -32,6 +32,7 @@
 #include <cupola/layers/relu6.hpp>
 #include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/impl/numbered_name.hpp>
+#include <cupola/models/impl/sequential_of.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -61,16 +62,6 @@ struct MobileNetBlock<n, channels, channels, 1> {
                  Named<"conv.1.0", MobileNetConv<6 * channels, 3, pad(1), depthwise>>, Named<"conv.1.1", BatchNorm2d<>>,
                  ReLU6, Named<"conv.2", MobileNetConv<channels, 1>>, Named<"conv.3", BatchNorm2d<>>>>>;
 };
-
-template <class... Lists>
-struct SequentialOf;
-template <class... Modules>
-struct SequentialOf<ModuleList<Modules...>> {
-    using Type = Sequential<Modules...>;
-};
-template <class... First, class... Second, class... Others>
-struct SequentialOf<ModuleList<First...>, ModuleList<Second...>, Others...>
-    : SequentialOf<ModuleList<First..., Second...>, Others...> {};
 
 // clang-format off
 template <std::int64_t classes, std::int64_t height, std::int64_t width>
