@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cupola's side of checkpoint.py, which holds networks against PyTorch's:
+// Cupola's side of checkpoint.py and photographs.py, which hold networks against PyTorch's:
 //
 //   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS   writes a checkpoint of random values, and CHECKPOINT.pth
 //   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS    reads one
 //
-// IMAGES holds float32 of the network's input, channels last; LOGITS gets those of the parameters and then, where the
-// checkpoint has them, those of the moving averages. Any error is one message and the status 1.
+// IMAGES holds float32 of the network's input, channels last, or is a photograph, a PNG file; LOGITS gets those of the
+// parameters and then, where the checkpoint has them, those of the moving averages. Any error is one message and the
+// status 1.
 #include <fstream>
 #include <iterator>
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/image_file.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/net/plan.hpp>
@@ -41,6 +44,14 @@ std::vector<float> read_floats(const std::string& path) {
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
+}
+
+template <class Net>
+std::vector<float> read_samples(const std::string& path) {
+    if constexpr (requires { Net::preprocessing; }) {
+        if (path.ends_with(".png")) return Net::preprocessing(read_image(path));
+    }
+    return read_floats(path);
 }
 
 /// Random values where the network has parameters, between them zeros.
@@ -94,7 +105,7 @@ void run(std::string_view command, const std::string& path, const std::string& i
         write_torch_file(path + ".pth", Net::layers, checkpoint.state);
     }
     const Checkpoint checkpoint = read_checkpoint(path, Net::layers);
-    const std::vector<float> images = read_floats(image_path);
+    const std::vector<float> images = read_samples<Net>(image_path);
     std::vector<float> logits;
     append_logits<Net>(logits, images, checkpoint.state.parameters, checkpoint.state.buffers);
     if (!checkpoint.state.averages.empty()) {
@@ -121,6 +132,8 @@ int main(int argc, char** argv) try {
         run<ResNet50<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else if (network == "mobilenet_v2") {
         run<MobileNetV2<10, 64>>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "efficientnet_lite0") {
+        run<EfficientNetLite0<>>(command, argv[3], argv[4], argv[5]);
     } else {
         require(network == "residual", "checkpoint_tool has no network ", network);
         run<ResidualNet>(command, argv[3], argv[4], argv[5]);
