@@ -11,6 +11,7 @@
 #include <cupola/io/onnx.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
@@ -71,9 +72,10 @@ struct Model {
 };
 
 constexpr Model models[] = {
-    {"resnet18", &convert<ResNet18<>>}, {"resnet34", &convert<ResNet34<>>},        {"resnet50", &convert<ResNet50<>>},
-    {"vgg16", &convert<VGG16<>>},       {"mobilenet_v2", &convert<MobileNetV2<>>}, {"tutorial", &convert<Cifar10Net>},
-    {"resnet44", &convert<ResNet<44>>},
+    {"resnet18", &convert<ResNet18<>>},        {"resnet34", &convert<ResNet34<>>},
+    {"resnet50", &convert<ResNet50<>>},        {"vgg16", &convert<VGG16<>>},
+    {"mobilenet_v2", &convert<MobileNetV2<>>}, {"efficientnet_lite0", &convert<EfficientNetLite0<>>},
+    {"tutorial", &convert<Cifar10Net>},        {"resnet44", &convert<ResNet<44>>},
 };
 
 CLI::Validator known_ending() {
@@ -98,12 +100,11 @@ int main(int argc, char** argv) {
         "read, or a .pth file of a state dict for PyTorch.",
         "convert"};
     app.add_option("--model", options.model,
-                   "resnet18, resnet34, resnet50, vgg16 and mobilenet_v2 are torchvision's; tutorial and resnet44\n"
-                   "those of cifar10_train")
+                   "resnet18, resnet34, resnet50, vgg16 and mobilenet_v2 are torchvision's, efficientnet_lite0\n"
+                   "TensorFlow's; tutorial and resnet44 those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
-    app.add_option("--classes", options.classes,
-                   "Classes. Default: 1000 of torchvision's, 10 of tutorial, 11 of resnet44")
+    app.add_option("--classes", options.classes, "Classes. Default: 1000; 10 of tutorial, 11 of resnet44")
         ->check(whole_number<std::int64_t>(1, 1 << 20));
     app.add_option("--in", options.in,
                    "A checkpoint, a .safetensors file, a file of torch.save or an index of several files")
