@@ -16,6 +16,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/models/torchvision_vgg.hpp>
+#include <cupola/net/name_table.hpp>
 
 #include "../command_line.hpp"
 
@@ -42,14 +43,16 @@ std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int
     return layers;
 }
 
+/// `names` are those of the file, where it is timm's.
 template <class Net>
-void convert(const Options& options) {
+void convert(const Options& options, const NameTable& names) {
     const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes);
     const Checkpoint read = read_checkpoint(options.in, layers,
                                             {.frozen = FrozenInFile::any,
                                              .network = NetworkInFile::of_same_parameters,
                                              .file_prefix = options.prefix,
-                                             .ignored = options.ignored});
+                                             .ignored = options.ignored,
+                                             .names = names});
     // The moving averages, where the file has them, and nothing else of a training.
     const TrainingState weights{
         .step = read.state.step,
@@ -68,14 +71,22 @@ void convert(const Options& options) {
 
 struct Model {
     std::string_view name;
-    void (*convert)(const Options&);
+    void (*convert)(const Options&, const NameTable&);
+    NameTable (*names)() = [] { return NameTable{}; };
 };
 
 constexpr Model models[] = {
-    {"resnet18", &convert<ResNet18<>>},        {"resnet34", &convert<ResNet34<>>},
-    {"resnet50", &convert<ResNet50<>>},        {"vgg16", &convert<VGG16<>>},
-    {"mobilenet_v2", &convert<MobileNetV2<>>}, {"efficientnet_lite0", &convert<EfficientNetLite0<>>},
-    {"tutorial", &convert<Cifar10Net>},        {"resnet44", &convert<ResNet<44>>},
+    {"resnet18", &convert<ResNet18<>>},
+    {"resnet34", &convert<ResNet34<>>},
+    {"resnet50", &convert<ResNet50<>>},
+    {"vgg16", &convert<VGG16<>>},
+    {"mobilenet_v2", &convert<MobileNetV2<>>},
+    {"efficientnet_lite0", &convert<EfficientNetLite0<>>},
+    {"timm/vgg16", &convert<VGG16<>>, &timm_vgg_names},
+    {"timm/mobilenetv2_100", &convert<MobileNetV2<>>, &timm_mobilenet_v2_names},
+    {"timm/tf_efficientnet_lite0", &convert<EfficientNetLite0<>>, &timm_efficientnet_lite0_names},
+    {"tutorial", &convert<Cifar10Net>},
+    {"resnet44", &convert<ResNet<44>>},
 };
 
 CLI::Validator known_ending() {
@@ -101,7 +112,8 @@ int main(int argc, char** argv) {
         "convert"};
     app.add_option("--model", options.model,
                    "resnet18, resnet34, resnet50, vgg16 and mobilenet_v2 are torchvision's, efficientnet_lite0\n"
-                   "TensorFlow's; tutorial and resnet44 those of cifar10_train")
+                   "TensorFlow's; timm's files of the last three are timm/vgg16, timm/mobilenetv2_100 and\n"
+                   "timm/tf_efficientnet_lite0; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
     app.add_option("--classes", options.classes, "Classes. Default: 1000; 10 of tutorial, 11 of resnet44")
@@ -118,7 +130,7 @@ int main(int argc, char** argv) {
     app.add_flag("--nhwc", options.nhwc, "Images of the ONNX file are channels last");
     return run(app, argc, argv, [&] {
         for (const Model& model : models) {
-            if (model.name == options.model) model.convert(options);
+            if (model.name == options.model) model.convert(options, model.names());
         }
         return 0;
     });

@@ -21,12 +21,16 @@ grep -q softmax_linear.weight first.onnx || fail "the ONNX file has no weights"
 trains --model tutorial --in first.pth --out nhwc.onnx --nhwc
 cmp -s first.onnx nhwc.onnx && fail "--nhwc changes nothing"
 trains --help
-for model in resnet18 resnet34 resnet50 vgg16 mobilenet_v2 efficientnet_lite0 tutorial resnet44; do
+for model in resnet18 resnet34 resnet50 vgg16 mobilenet_v2 efficientnet_lite0 timm/vgg16 timm/mobilenetv2_100 timm/tf_efficientnet_lite0 tutorial \
+    resnet44; do
     grep -q "$model" output || fail "--help does not name $model"
 done
 
 refuses 'its softmax_linear.weight is [10,192], and this network'"'"'s is 5 x 192' --model tutorial --classes 5 --in first.pth --out x.onnx
 refuses 'first.pth is a checkpoint of another network' --model resnet18 --in first.pth --out x.onnx
+refuses 'first.pth has no tensor conv_stem.*, which the entry conv_stem.* -> features.0.0.*' --model timm/mobilenetv2_100 --in first.pth --out x.onnx
+refuses 'first.pth has no tensor conv_stem.*, which the entry conv_stem.* -> _conv_stem.*' --model timm/tf_efficientnet_lite0 --in first.pth --out x.onnx
+refuses 'first.pth has no tensor pre_logits.fc1.weight' --model timm/vgg16 --in first.pth --out x.onnx
 refuses 'none.pth does not exist' --model tutorial --in none.pth --out x.onnx
 refuses 'alexnet not in {resnet18,' --model alexnet --in first.pth --out x.onnx
 refuses 'x.h5 does not end with .onnx, .safetensors, .pth or .pt' --model tutorial --in first.pth --out x.h5
