@@ -29,6 +29,7 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/relu6.hpp>
 #include <cupola/layers/rms_norm.hpp>
+#include <cupola/layers/scale_channels.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
 #include <cupola/layers/softmax.hpp>

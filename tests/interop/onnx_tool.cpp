@@ -82,9 +82,10 @@ struct Gates : Sequential<Input<5, 4, 6>, Keep<"x">,
     From<"x">, HardSwish, Output<"hard_swish">, From<"x">, HardSigmoid, Output<"hard_sigmoid">, From<"x">,
     Mish, Output<"mish">, From<"x">, Softplus<>, Output<"softplus">, From<"x">, Softplus<2.0, 0.5>, Output<"softplus_2">,
     From<"x">, Named<"one", PReLU<>>, Output<"prelu">, From<"x">, Named<"each", PReLU<weight_per_channel>>, Output<"prelu_6">,
+    Named<"factors", ScaleChannels<>>,
     Multiply<Identity, Branch<GlobalAvgPool2d, Named<"gate", Linear<6>>, Sigmoid>>, Output<"gated">,
     MultiplyBy<"x">, Output<"product">, GlobalAvgPool2d, MultiplyBy<"x">, Output<"scaled">,
-    Flatten, Named<"flat", PReLU<weight_per_channel>>, Named<"head", Linear<3>>> {};
+    Flatten, Named<"flat", PReLU<weight_per_channel>>, Named<"flat_factors", ScaleChannels<>>, Named<"head", Linear<3>>> {};
 
 /// The norms of a sample, and softmaxes, of images, of positions and of features.
 struct Norms : Sequential<Input<5, 4, 6>, Keep<"x">,

@@ -107,6 +107,7 @@ TEST_CASE("the other layers") {
     CHECK(form<ReLU>(image) == "Relu");
     CHECK(form<LeakyReLU<0.2>>(image) == "LeakyRelu alpha=0.2f");
     CHECK(form<Sigmoid>(image) == "Sigmoid");
+    CHECK(form<ScaleChannels<>>(image) == "Mul(input, )");
     CHECK(form<SiLU>(image) == "Sigmoid; Mul(input, previous)");
     CHECK(form<Flatten>(image) == "Flatten");
     CHECK(form<Upsample2d<3>>(image) ==
