@@ -46,6 +46,7 @@
     LISTED(PRelu, const PReluShape&)                                        \
     LISTED(Product)                                                         \
     LISTED(Relu)                                                            \
+    LISTED(SharedDropout, const SharedDropoutShape&)                        \
     LISTED(Softmax, const SoftmaxShape&)                                    \
     LISTED(Upsampling, const UpsamplingShape&)
 

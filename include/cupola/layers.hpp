@@ -7,7 +7,9 @@
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/drop_path.hpp>
 #include <cupola/layers/dropout.hpp>
+#include <cupola/layers/dropout2d.hpp>
 #include <cupola/layers/elu.hpp>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>

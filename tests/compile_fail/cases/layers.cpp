@@ -35,6 +35,11 @@
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, valid, dilation(4)>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, pad(1), dilation(4)>> {};
 
+// case: dropout2d_after_flatten
+// expect: layer 2 (Dropout2d<0.5>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Flatten, Dropout2d<0.5>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Dropout2d<0.5>, Flatten> {};
+
 // case: dropout_rate
 // expect: layer 2 (Dropout<1.5>) has a rate outside [0, 1); its input is 8 from layer 1 (Linear<8>)
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Dropout<1.5>> {};
