@@ -83,6 +83,7 @@ struct Gates : Sequential<Input<5, 4, 6>, Keep<"x">,
     Mish, Output<"mish">, From<"x">, Softplus<>, Output<"softplus">, From<"x">, Softplus<2.0, 0.5>, Output<"softplus_2">,
     From<"x">, Named<"one", PReLU<>>, Output<"prelu">, From<"x">, Named<"each", PReLU<weight_per_channel>>, Output<"prelu_6">,
     Named<"factors", ScaleChannels<>>,
+    Named<"positions", Linear<6, per_position>>, Output<"positions_6">,
     Multiply<Identity, Branch<GlobalAvgPool2d, Named<"gate", Linear<6>>, Sigmoid>>, Output<"gated">,
     MultiplyBy<"x">, Output<"product">, GlobalAvgPool2d, MultiplyBy<"x">, Output<"scaled">,
     Flatten, Named<"flat", PReLU<weight_per_channel>>, Named<"flat_factors", ScaleChannels<>>, Named<"head", Linear<3>>> {};
@@ -94,7 +95,7 @@ struct Norms : Sequential<Input<5, 4, 6>, Keep<"x">,
     Named<"affine", InstanceNorm2d<1e-5, with_affine>>, Output<"affine_norm">, From<"x">, Softmax, Output<"soft">, From<"x">,
     LogSoftmax, Output<"log_soft">, Flatten, Named<"layer1", LayerNorm<>>, Named<"rms1", RMSNorm<>>, Named<"group1", GroupNorm<4>>,
     Named<"head", Linear<9>>, LogSoftmax, Output<"classes">, Softmax, Keep<"y">,
-    FromInput<"words", 7>, Embedding<20, 8>, Named<"layer2", LayerNorm<>>, Named<"rms2", RMSNorm<>>,
+    FromInput<"words", 7>, Embedding<20, 8>, Linear<12, per_position>, ReLU, Linear<8, per_position, no_bias>, Named<"layer2", LayerNorm<>>, Named<"rms2", RMSNorm<>>,
     Named<"group2", GroupNorm<2>>, Softmax, Output<"words_out">, Flatten, ConcatWith<"y">> {};
 
 /// Inputs of all types, one of which is read twice.

@@ -98,6 +98,11 @@ TEST_CASE("the other layers") {
     const Shape image{9, 9, 4};
     CHECK(form<Linear<3>>({5}) == "Gemm(input, weight, bias) transB=1");
     CHECK(form<Linear<3, no_bias>>({5}) == "Gemm(input, weight) transB=1");
+    CHECK(form<Linear<3, per_position>>({5}) == "Gemm(input, weight, bias) transB=1");
+    CHECK(form<Linear<3, per_position>>({5, 4}) ==
+          "Transpose(weight) perm=1,0; MatMul(input, previous); Add(previous, bias)");
+    CHECK(form<Linear<3, per_position>>(image) == "Unsqueeze(weight, [2,3]); Conv(input, previous, bias)");
+    CHECK(form<Linear<3, per_position, no_bias>>(image) == "Unsqueeze(weight, [2,3]); Conv(input, previous)");
     CHECK(form<BatchNorm2d<1e-3>>(image) ==
           "BatchNormalization(input, weight, bias, running_mean, running_var) epsilon=0.001f");
     CHECK(form<GlobalAvgPool2d>(image) == "GlobalAveragePool; Flatten");

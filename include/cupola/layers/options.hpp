@@ -57,6 +57,10 @@ struct CountPaddingOption {
     bool value = true;
     bool operator==(const CountPaddingOption&) const = default;
 };
+struct PerPositionOption {
+    bool value = false;
+    bool operator==(const PerPositionOption&) const = default;
+};
 struct BiasOption {
     bool value = true;
     bool operator==(const BiasOption&) const = default;
@@ -148,6 +152,8 @@ template <std::convertible_to<double>... N>
     return {impl::numbers_option(numbers...)};
 }
 inline constexpr BiasOption no_bias{false};
+/// Linear is applied to the channels of each position, as PyTorch's where channels are last.
+inline constexpr PerPositionOption per_position{true};
 /// GELU by a hyperbolic tangent, as PyTorch's approximate="tanh".
 inline constexpr TanhApproximationOption tanh_approximation{true};
 /// PReLU has one weight per channel in place of one for all.
