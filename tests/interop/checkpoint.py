@@ -8,7 +8,7 @@ that Cupola wrote for it; the optimiser's state has the parameters' extents; and
 also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do
 not fit are rejected with a message.
 
-Files of torchvision's ResNet-18, ResNet-50 and MobileNetV2, with its names, give the same logits there to 1e-4.
+Files of torchvision's ResNet-18, ResNet-50, MobileNetV2 and ConvNeXt-Tiny, with its names, give the same logits there to 1e-4.
 """
 
 import argparse
@@ -168,6 +168,51 @@ class MobileNetV2(nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
+class Permute(nn.Module):
+    def __init__(self, *order):
+        super().__init__()
+        self.order = order
+
+    def forward(self, x):
+        return x.permute(self.order)
+
+
+class LayerNorm2d(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNeXtBlock(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.block = nn.Sequential(
+            nn.Conv2d(channels, channels, 7, padding=3, groups=channels), Permute(0, 2, 3, 1), nn.LayerNorm(channels, 1e-6),
+            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels), Permute(0, 3, 1, 2),
+        )  # fmt: skip
+        # Not 1e-6 as in torchvision, with which the block would not be seen.
+        self.layer_scale = nn.Parameter(torch.rand(channels, 1, 1) - 0.5)
+
+    def forward(self, x):
+        return x + self.layer_scale * self.block(x)
+
+
+class ConvNeXtTiny(nn.Module):
+    shape = (64, 64, 3)
+
+    def __init__(self):
+        super().__init__()
+        features = [nn.Sequential(nn.Conv2d(3, 96, 4, 4), LayerNorm2d(96, 1e-6))]
+        for channels, blocks in ((96, 3), (192, 3), (384, 9), (768, 3)):
+            if channels > 96:
+                features.append(nn.Sequential(LayerNorm2d(channels // 2, 1e-6), nn.Conv2d(channels // 2, channels, 2, 2)))
+            features.append(nn.Sequential(*(ConvNeXtBlock(channels) for _ in range(blocks))))
+        self.features = nn.Sequential(*features)
+        self.classifier = nn.Sequential(LayerNorm2d(768, 1e-6), nn.Flatten(), nn.Linear(768, 10))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean((2, 3), keepdim=True))
+
+
 def difference(a, b):
     return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
 
@@ -298,7 +343,7 @@ def main():
             check = Check(sys.argv[1], name, network, Path(folder))
             check.from_cupola()
             check.from_pytorch()
-    for name, network in (("resnet18", ResNet18), ("resnet50", ResNet50), ("mobilenet_v2", MobileNetV2)):
+    for name, network in (("resnet18", ResNet18), ("resnet50", ResNet50), ("mobilenet_v2", MobileNetV2), ("convnext_tiny", ConvNeXtTiny)):
         with tempfile.TemporaryDirectory(prefix="cupola_interop_") as folder:
             Check(sys.argv[1], name, network, Path(folder)).one_from_pytorch(1e-4)
     print("all checks passed")

@@ -17,6 +17,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/convnext.hpp>
 #include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
@@ -134,6 +135,8 @@ int main(int argc, char** argv) try {
         run<MobileNetV2<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else if (network == "efficientnet_lite0") {
         run<EfficientNetLite0<>>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "convnext_tiny") {
+        run<ConvNeXtTiny<10, 64>>(command, argv[3], argv[4], argv[5]);
     } else {
         require(network == "residual", "checkpoint_tool has no network ", network);
         run<ResidualNet>(command, argv[3], argv[4], argv[5]);

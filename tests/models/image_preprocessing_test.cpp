@@ -4,6 +4,7 @@
 #include "../test.hpp"
 
 #include <cupola/data/batches.hpp>
+#include <cupola/models/convnext.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/models/torchvision_vgg.hpp>
@@ -32,6 +33,7 @@ TEST_CASE("the zoo has the numbers of the weights' own") {
     CHECK(ResNet50<>::preprocessing.fit.shorter_side == 256);
     CHECK(VGG16<>::preprocessing.fit.height == 224);
     CHECK(MobileNetV2<>::preprocessing.fit.height == 224);
+    CHECK(ConvNeXtTiny<>::preprocessing.fit.shorter_side == 236);
     CHECK(ResNet18<10, 64, 96>::preprocessing(patterned(130, 90, 3)).size() == 64 * 96 * 3);
     CHECK(ResNet18<10, 96, 64>::preprocessing(patterned(90, 130, 3)).size() == 64 * 96 * 3);
 }

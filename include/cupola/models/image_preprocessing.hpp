@@ -91,9 +91,11 @@ private:
 };
 
 /// That of torchvision's first weights (IMAGENET1K_V1), for networks whose images have other extents too: the middle is
-/// 7/8 of the shorter side.
-[[nodiscard]] constexpr ImagePreprocessing torchvision_preprocessing(std::int64_t height, std::int64_t width) {
-    return {.fit = {.shorter_side = (height < width ? width : height) * 8 / 7, .height = height, .width = width},
+/// 224 of `resized` parts of the shorter side.
+[[nodiscard]] constexpr ImagePreprocessing torchvision_preprocessing(std::int64_t height, std::int64_t width,
+                                                                     std::int64_t resized = 256) {
+    const std::int64_t longer = height < width ? width : height;
+    return {.fit = {.shorter_side = longer * resized / 224, .height = height, .width = width},
             .source = "torchvision IMAGENET1K_V1"};
 }
 
