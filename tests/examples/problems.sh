@@ -106,6 +106,40 @@ PLOT
         sed -nE 's/^.*, epoch 4, .*, binary_accuracy = ([01]\.[0-9]{3}) .*/\1/p' "$work/output" | awk '{ good = $1 > 0.98 } END { exit !good }' ||
             fail "too few pixels are reproduced"
         [ "$(grep -cE '^(##| \.){16}   (##| \.){16}$' "$work/output")" = 48 ] || fail "not three images" ;;
+    fine_tune_images)
+        # Two classes of the sample, whose images are enlarged, and features of random weights.
+        python3 "$here/make_efficientnet.py" "$work/body.safetensors"
+        mkdir "$work/unpacked"
+        (cd "$work/unpacked" && cmake -E tar xf "$folder/../data/cifar10-sample.tar.xz")
+        for class in frog ship; do
+            for part in train test; do
+                mkdir -p "$work/photographs/$part/$class"
+                find "$work/unpacked" -path "*/$part/$class/*" -name '*.jpg' | sort | sed -n 1,8p |
+                    xargs -I {} cp {} "$work/photographs/$part/$class"
+            done
+        done
+        trains "$work/photographs" "$work/body.safetensors" "$work/model.onnx"
+        says '16 training and 16 test images of the classes frog,ship'
+        says '245 parameters and statistics loaded'
+        learns_by_epochs '1 2 3 4 5 6 7 8'
+        accuracy_above 0.2
+        says "written: $work/model.onnx"
+        for word in frog,ship preprocessing.shorter_side; do
+            grep -q "$word" "$work/model.onnx" || fail "the file does not have $word"
+        done
+        mkdir "$work/photographs/train/cat" "$work/photographs/test/cat"
+        cp "$work"/photographs/test/frog/* "$work/photographs/test/cat"
+        cp "$work"/photographs/test/frog/* "$work/photographs/train/cat"
+        stops 'this program is compiled for 2 classes, and the folder has 3: cat,frog,ship' "$work/photographs" "$work/body.safetensors" "$work/none.onnx"
+        rm -r "$work"/photographs/*/cat
+        stops "$work/none.pth does not exist" "$work/photographs" "$work/none.pth" "$work/none.onnx"
+        file=$(find "$work/photographs/train/ship" -name '*.jpg' | sed -n 1p)
+        head -c 100 "$file" >"$work/part" && mv "$work/part" "$file"
+        stops "${file##*/}" "$work/photographs" "$work/body.safetensors" "$work/none.onnx"
+        [ ! -e "$work/none.onnx" ] || fail "a file is written after an error"
+        rm "$file"
+        stops 'usage: fine_tune_images FOLDER WEIGHTS MODEL.onnx'
+        arguments=("$work/photographs" "$work/body.safetensors" "$work/full.onnx") ;;
     fine_tuning)
         trains "$work/pretrained.safetensors"
         grep -q '^loaded 12: body.conv1.weight, ' "$work/output" || fail "it does not say what was loaded"
