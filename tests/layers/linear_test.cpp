@@ -36,7 +36,7 @@ static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().b
 static_assert(std::string_view(Linear<0>::output(Shape{4}).error) ==
               "has the number of features 0, which must be at least 1");
 static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).error) ==
-              "expects one extent, the features: put Flatten before it");
+              "expects one extent, the features: put Flatten before it, or apply it per_position");
 
 using PerPosition = Linear<10, per_position>;
 static_assert(PerPosition::output(Shape{7, 5, 3}).shape == Shape{7, 5, 10} &&
@@ -80,6 +80,8 @@ TYPED_TEST_CASE("Linear computes the operation of its template arguments", D, De
     agrees<PerPosition, D>({3, 5, 33}, 2, 10, true);
     agrees<PerPosition, D>({1, 1, 16}, 1, 10, true);
     agrees<PerPosition, D>({7, 3}, 3, 10, true);
+    agrees<PerPosition, D>({2, 3, 2, 5}, 2, 10, true);
+    agrees<PerPosition, D>({33}, 3, 10, true);
     agrees<Linear<32, per_position, no_bias>, D>({4, 2, 16}, 1, 32, false);
 }
 

@@ -31,6 +31,8 @@ struct Linear {
     static constexpr bool is_per_position = impl::option_or(PerPositionOption{}, options...).value;
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
+    /// What is done to convolutions is done to it per position: outside training it contains a batch normalisation.
+    static constexpr LayerKind kind = is_per_position ? LayerKind::convolution : LayerKind::plain;
     static constexpr LayerTraits traits{.backward_reads_output = false,
                                         .absorbs_relu = true,
                                         .can_omit_parameter_gradients = true,
@@ -51,7 +53,8 @@ struct Linear {
             result.extents[input.rank - 1] = features;
             return result;
         }
-        if (input.rank != 1) return ShapeError{"expects one extent, the features: put Flatten before it"};
+        if (input.rank != 1)
+            return ShapeError{"expects one extent, the features: put Flatten before it, or apply it per_position"};
         return Shape{features};
     }
 

@@ -35,7 +35,7 @@ struct Net : Sequential<Input<8, 8, 3>, Named<"mixed", Concat<Conv2d<4, 3>, Conv
 
 // case: error_inside_a_residual
 // An error in a block's shortcut: the layer has its full name, and its input is the block's.
-// expect: layer 4 (b.downsample, Linear<10>) expects one extent, the features: put Flatten before it; its input is 4 x 4 x 3 from layer 1 (Conv2d<3, 1>)
+// expect: layer 4 (b.downsample, Linear<10>) expects one extent, the features: put Flatten before it, or apply it per_position; its input is 4 x 4 x 3 from layer 1 (Conv2d<3, 1>)
 /* wrong */ using Inside = Linear<10>;
 /* right */ using Inside = Conv2d<3, 1>;
 struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>,

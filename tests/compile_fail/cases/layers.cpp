@@ -163,7 +163,7 @@ struct Net : Sequential<Input<4>, Linear<8>, Scale> {};
 // case: mismatched_layer
 // A Linear layer after images that were not flattened: the first error is reported, with the extents on both sides, and
 // nothing after it.
-// expect: layer 3 (local3, Linear<384>) expects one extent, the features: put Flatten before it; its input is 12 x 12 x 64 from layer 2 (MaxPool2d<3, 2>)
+// expect: layer 3 (local3, Linear<384>) expects one extent, the features: put Flatten before it, or apply it per_position; its input is 12 x 12 x 64 from layer 2 (MaxPool2d<3, 2>)
 /* wrong */ struct Net
     : Sequential<Input<24, 24, 3>, Conv2d<64, 5>, MaxPool2d<3, 2>, Named<"local3", Linear<384>>, Linear<10>> {};
 /* right */ struct Net

@@ -69,7 +69,7 @@ constexpr std::size_t size = sizeof(Training);
 
 // case: recompute_of_a_network_with_an_error
 // The network's own error is the only one.
-// expect: layer 2 (narrow, Linear<8>) expects one extent, the features: put Flatten before it; its input is 6 x 6 x 4 from layer 1 (wide, Conv2d<4, 3>)
+// expect: layer 2 (narrow, Linear<8>) expects one extent, the features: put Flatten before it, or apply it per_position; its input is 6 x 6 x 4 from layer 1 (wide, Conv2d<4, 3>)
 #include <cupola/net/recompute.hpp>
 /* wrong */ struct Net
     : Sequential<Input<6, 6, 3>, Named<"wide", Conv2d<4, 3>>, Named<"narrow", Linear<8>>, Named<"late", Linear<2>>> {};

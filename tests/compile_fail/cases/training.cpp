@@ -15,7 +15,7 @@ struct Stop {
 
 // case: error_in_a_whole_program
 // An error in the network of a program with everything: data, a run in a folder, an evaluation, a prediction.
-// expect: layer 3 (Linear<10>) expects one extent, the features: put Flatten before it; its input is 24 x 24 x 64 from layer 2 (ReLU)
+// expect: layer 3 (Linear<10>) expects one extent, the features: put Flatten before it, or apply it per_position; its input is 24 x 24 x 64 from layer 2 (ReLU)
 #include <cupola/predict.hpp>
 #include <cupola/train/training_run.hpp>
 
@@ -50,7 +50,7 @@ int run(std::span<const float> samples, std::span<const std::int32_t> labels, st
 
 // case: invalid_network_is_trained
 // A network with an error that is trained nevertheless: the training adds no second message.
-// expect: layer 1 (Linear<8>) expects one extent, the features: put Flatten before it; its input is 2 x 2 x 1 from the Input
+// expect: layer 1 (Linear<8>) expects one extent, the features: put Flatten before it, or apply it per_position; its input is 2 x 2 x 1 from the Input
 /* wrong */ struct Net : Sequential<Input<2, 2, 1>, Linear<8>, ReLU, Linear<3>> {};
 /* right */ struct Net : Sequential<Input<2, 2, 1>, Flatten, Linear<8>, ReLU, Linear<3>> {};
 

@@ -15,7 +15,8 @@ namespace {
 struct Net : Sequential<Input<9, 7, 3>,
     Named<"with_bias", Conv2d<8, 3>>, Named<"norm1", BatchNorm2d<0.01>>, ReLU,
     Residual<Identity, Named<"without", Conv2d<8, 3, no_bias>>, Named<"norm2", BatchNorm2d<>>>, ReLU,
-    MaxPool2d<2>, Named<"norm3", BatchNorm2d<>>, Flatten, Linear<5>> {};
+    MaxPool2d<2>, Named<"norm3", BatchNorm2d<>>, Named<"per_position", Linear<6, per_position>>,
+    Named<"norm4", BatchNorm2d<>>, Flatten, Linear<5>> {};
 // clang-format on
 
 std::vector<float> random(std::int64_t count, std::uint32_t seed) {
@@ -58,7 +59,7 @@ TEST_CASE("outside training a batch normalisation is folded only into a convolut
     for (std::size_t i = 0; i < count; ++i) {
         if (nodes[i].folded_norm != no_layer) folded.push_back(Net::layers[nodes[i].folded_norm].name);
     }
-    CHECK(folded == std::vector<std::string_view>{"norm1", "norm2"});
+    CHECK(folded == std::vector<std::string_view>{"norm1", "norm2", "norm4"});
     CHECK(nodes[0].layers == 3);
     CHECK(nodes[0].activation == Activation::relu);
     for (const bool fusion : {true, false}) {
