@@ -25,3 +25,12 @@ TEST_CASE("a parameter that several regularisers name has the sum of their coeff
     CHECK(segments[2].rank == 2);
     CHECK(segments[3].rank == 1);
 }
+
+TEST_CASE("a factor per channel of an image is a vector, whose update has no trust ratio") {
+    struct Net : Sequential<Input<4, 4, 3>, Conv2d<1, 1, no_bias>, ScaleChannels<>, Conv2d<5, 1, no_bias>> {};
+    const FixedArray<Segment> segments = impl::segments_of(Net::layers, {});
+    REQUIRE(segments.size() == 3);
+    CHECK(segments[0].rank == 4);
+    CHECK(segments[1].rank == 1);
+    CHECK(segments[2].rank == 4);
+}

@@ -58,9 +58,12 @@ inline FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
             if (group != nullptr && group->frozen) continue;
             double l2 = 0;
             for (const RegularizedParameter& r : regularized) l2 += r.offset == layer.offsets[p] ? r.coefficient : 0.0;
-            const Shape& shape = layer.parameters.list[p].shape;
+            const Parameter& parameter = layer.parameters.list[p];
+            const Shape& shape = parameter.shape;
+            // A factor per channel of an image, [1, 1, channels], is a vector.
+            const bool vector = parameter.layout == FileLayout::channels_first && shape.size() == shape.channels();
             Segment& segment = segments[count++];
-            segment = {layer.offsets[p], shape.size(), l2, shape.rank};
+            segment = {layer.offsets[p], shape.size(), l2, vector ? 1 : shape.rank};
             if (group == nullptr) continue;
             segment.rate_factor = group->rate;
             segment.decay_factor = group->decay;
