@@ -3,6 +3,7 @@
 // The command line of convert, which writes the weights of a network in another format: torchvision's ResNet-18 from
 // its .pth file as an ONNX file, for example.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,9 @@
 #include <cupola/io/onnx.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/convnext.hpp>
 #include <cupola/models/efficientnet_lite0.hpp>
+#include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
@@ -43,16 +46,21 @@ std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int
     return layers;
 }
 
-/// `names` are those of the file, where it is timm's.
+/// The names of timm's files, and what its weights were trained with, where that is not `preprocessing` of the network.
+struct OfTimm {
+    NameTable (*names)() = [] { return NameTable{}; };
+    std::optional<ImagePreprocessing> preprocessing{};
+};
+
 template <class Net>
-void convert(const Options& options, const NameTable& names) {
+void convert(const Options& options, const OfTimm& timm) {
     const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes);
     const Checkpoint read = read_checkpoint(options.in, layers,
                                             {.frozen = FrozenInFile::any,
                                              .network = NetworkInFile::of_same_parameters,
                                              .file_prefix = options.prefix,
                                              .ignored = options.ignored,
-                                             .names = names});
+                                             .names = timm.names()});
     // The moving averages, where the file has them, and nothing else of a training.
     const TrainingState weights{
         .step = read.state.step,
@@ -60,8 +68,9 @@ void convert(const Options& options, const NameTable& names) {
         .buffers = read.state.buffers,
     };
     if (options.out.ends_with(".onnx")) {
-        write_onnx<Net>(options.out, layers, weights,
-                        {.layout = options.nhwc ? OnnxLayout::nhwc : OnnxLayout::nchw, .name = options.model});
+        OnnxOptions onnx{.layout = options.nhwc ? OnnxLayout::nhwc : OnnxLayout::nchw, .name = options.model};
+        if (timm.preprocessing) onnx.metadata = timm.preprocessing->metadata();
+        write_onnx<Net>(options.out, layers, weights, onnx);
     } else if (options.out.ends_with(".safetensors")) {
         write_checkpoint(options.out, layers, {.state = weights, .info = read.info});
     } else {
@@ -71,9 +80,11 @@ void convert(const Options& options, const NameTable& names) {
 
 struct Model {
     std::string_view name;
-    void (*convert)(const Options&, const NameTable&);
-    NameTable (*names)() = [] { return NameTable{}; };
+    void (*convert)(const Options&, const OfTimm&);
+    OfTimm timm{};
 };
+
+constexpr ImageFit timm_fit{.shorter_side = 256, .height = 224, .width = 224, .filter = ResizeFilter::bicubic};
 
 constexpr Model models[] = {
     {"resnet18", &convert<ResNet18<>>},
@@ -81,10 +92,20 @@ constexpr Model models[] = {
     {"resnet50", &convert<ResNet50<>>},
     {"vgg16", &convert<VGG16<>>},
     {"mobilenet_v2", &convert<MobileNetV2<>>},
+    {"convnext_tiny", &convert<ConvNeXtTiny<>>},
     {"efficientnet_lite0", &convert<EfficientNetLite0<>>},
-    {"timm/vgg16", &convert<VGG16<>>, &timm_vgg_names},
-    {"timm/mobilenetv2_100", &convert<MobileNetV2<>>, &timm_mobilenet_v2_names},
-    {"timm/tf_efficientnet_lite0", &convert<EfficientNetLite0<>>, &timm_efficientnet_lite0_names},
+    {"timm/vgg16", &convert<VGG16<>>, {.names = &timm_vgg_names}},
+    {"timm/mobilenetv2_100",
+     &convert<MobileNetV2<>>,
+     {.names = &timm_mobilenet_v2_names,
+      .preprocessing = ImagePreprocessing{.fit = timm_fit, .source = "timm mobilenetv2_100.ra_in1k"}}},
+    {"timm/tf_efficientnet_lite0",
+     &convert<EfficientNetLite0<>>,
+     {.names = &timm_efficientnet_lite0_names,
+      .preprocessing = ImagePreprocessing{.fit = timm_fit,
+                                          .mean = {0.5F, 0.5F, 0.5F},
+                                          .deviation = {0.5F, 0.5F, 0.5F},
+                                          .source = "timm tf_efficientnet_lite0.in1k"}}},
     {"tutorial", &convert<Cifar10Net>},
     {"resnet44", &convert<ResNet<44>>},
 };
@@ -111,9 +132,9 @@ int main(int argc, char** argv) {
         "read, or a .pth file of a state dict for PyTorch.",
         "convert"};
     app.add_option("--model", options.model,
-                   "resnet18, resnet34, resnet50, vgg16 and mobilenet_v2 are torchvision's, efficientnet_lite0\n"
-                   "TensorFlow's; timm's files of the last three are timm/vgg16, timm/mobilenetv2_100 and\n"
-                   "timm/tf_efficientnet_lite0; tutorial and resnet44 are those of cifar10_train")
+                   "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's,\n"
+                   "efficientnet_lite0 TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
+                   "timm/tf_efficientnet_lite0 are timm's files; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
     app.add_option("--classes", options.classes, "Classes. Default: 1000; 10 of tutorial, 11 of resnet44")
@@ -130,7 +151,7 @@ int main(int argc, char** argv) {
     app.add_flag("--nhwc", options.nhwc, "Images of the ONNX file are channels last");
     return run(app, argc, argv, [&] {
         for (const Model& model : models) {
-            if (model.name == options.model) model.convert(options, model.names());
+            if (model.name == options.model) model.convert(options, model.timm);
         }
         return 0;
     });

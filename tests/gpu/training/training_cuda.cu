@@ -12,6 +12,7 @@
 #ifdef CUPOLA_TEST_EMULATED
 #include "../emulator/control.hpp"
 #else
+#include <cupola/models/convnext.hpp>
 #include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #endif
@@ -28,6 +29,7 @@ constexpr int sums = [] {
     return count;
 }();
 static_assert(sums<cupola::MobileNetV2<>> == 10 && cupola::MobileNetV2<>::parameter_count == 3'504'872);
+static_assert(sums<cupola::ConvNeXtTiny<>> == 18 && cupola::ConvNeXtTiny<>::parameter_count == 28'589'128);
 static_assert(sums<cupola::EfficientNetLite0<>> == 9 && cupola::EfficientNetLite0<>::parameter_count == 4'652'008);
 #endif
 
