@@ -107,6 +107,12 @@ TEST_CASE("numbers of neighbouring streams are uncorrelated") {
     CHECK(std::abs(by_seed) < bound);
 }
 
+TEST_CASE("uniform_between goes from its lower bound to one step below its upper one") {
+    CHECK(uniform_between(0, -3.0, 5.0) == -3.0);
+    CHECK(uniform_between(0x80000000, -3.0, 5.0) == 1.0);
+    CHECK(uniform_between(0xffffffff, -3.0, 5.0) == 5.0 - 8 * 0x1p-24);
+}
+
 TEST_CASE("uniform_below covers its range evenly and never reaches its end") {
     CHECK(uniform_below(0, 10) == 0);
     CHECK(uniform_below(0xffffffff, 10) == 9);

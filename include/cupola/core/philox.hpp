@@ -84,6 +84,11 @@ private:
     return static_cast<float>(word >> 8) * 0x1p-24F;
 }
 
+/// Uniform in [low, high), of 2^24 values, but for the rounding of the sum.
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr double uniform_between(std::uint32_t word, double low, double high) {
+    return low + (high - low) * static_cast<double>(uniform(word));
+}
+
 /// Uniform in [0, count), by the multiply-shift method: biased by less than count / 2^32.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr std::uint32_t uniform_below(std::uint32_t word, std::uint32_t count) {
     return static_cast<std::uint32_t>((static_cast<std::uint64_t>(word) * count) >> 32);

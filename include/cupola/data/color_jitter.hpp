@@ -177,14 +177,11 @@ struct ColorJitter {
     /// The blocks 32 (the factors) and 33 (the order) of `random` are used.
     [[nodiscard]] ColorAdjustment draw(const RandomStream& random) const {
         const RandomWords<4> words = random.words(32);
-        const auto between = [](std::uint32_t word, double low, double high) {
-            return low + static_cast<double>(uniform(word)) * (high - low);
-        };
         const auto factor = [&](std::uint32_t word, double option) {
-            return between(word, std::max(0.0, 1 - option), 1 + option);
+            return uniform_between(word, std::max(0.0, 1 - option), 1 + option);
         };
         ColorAdjustment adjustment{factor(words[0], brightness), factor(words[1], contrast),
-                                   factor(words[2], saturation), between(words[3], -hue, hue)};
+                                   factor(words[2], saturation), uniform_between(words[3], -hue, hue)};
         std::uint32_t permutation = uniform_below(random.words(33)[0], 24);
         for (std::uint32_t left = 4; left > 1; --left) {  // Fisher and Yates
             std::swap(adjustment.order[left - 1], adjustment.order[permutation % left]);

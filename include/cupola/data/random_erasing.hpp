@@ -71,17 +71,14 @@ struct RandomErasing {
     [[nodiscard]] std::optional<ErasedPart> draw(std::int64_t image_height, std::int64_t image_width,
                                                  const RandomStream& random) const {
         if (static_cast<double>(uniform(random.words(first_block)[0])) >= probability) return std::nullopt;
-        const auto between = [](std::uint32_t word, double low, double high) {
-            return low + static_cast<double>(uniform(word)) * (high - low);
-        };
         const auto place = [](std::uint32_t word, std::int64_t rest) {
             return static_cast<std::int64_t>(uniform_below(word, static_cast<std::uint32_t>(rest + 1)));
         };
         const double pixels = static_cast<double>(image_height) * static_cast<double>(image_width);
         for (std::uint32_t attempt = 1; attempt <= max_attempts; ++attempt) {
             const RandomWords<4> words = random.words(first_block + attempt);
-            const double area = pixels * between(words[0], min_scale, max_scale);
-            const double ratio = std::exp(between(words[1], std::log(min_ratio), std::log(max_ratio)));
+            const double area = pixels * uniform_between(words[0], min_scale, max_scale);
+            const double ratio = std::exp(uniform_between(words[1], std::log(min_ratio), std::log(max_ratio)));
             const double rows = std::nearbyint(std::sqrt(area * ratio)),
                          columns = std::nearbyint(std::sqrt(area / ratio));
             if (!(rows < static_cast<double>(image_height) && columns < static_cast<double>(image_width))) continue;

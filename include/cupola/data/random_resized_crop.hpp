@@ -69,17 +69,14 @@ struct RandomResizedCrop {
                                  const RandomStream& random) const {
         DrawnPart part{0, 0, image_height, image_width,
                        static_cast<double>(uniform(random.words(max_attempts + 1)[0])) >= 1 - flip};
-        const auto between = [](std::uint32_t word, double low, double high) {
-            return low + static_cast<double>(uniform(word)) * (high - low);
-        };
         const auto place = [](std::uint32_t word, std::int64_t rest) {
             return static_cast<std::int64_t>(uniform_below(word, static_cast<std::uint32_t>(rest + 1)));
         };
         const double rows = static_cast<double>(image_height), columns = static_cast<double>(image_width);
         for (std::uint32_t attempt = 1; attempt <= max_attempts; ++attempt) {
             const RandomWords<4> words = random.words(attempt);
-            const double area = rows * columns * between(words[0], min_scale, max_scale);
-            const double ratio = std::exp(between(words[1], std::log(min_ratio), std::log(max_ratio)));
+            const double area = rows * columns * uniform_between(words[0], min_scale, max_scale);
+            const double ratio = std::exp(uniform_between(words[1], std::log(min_ratio), std::log(max_ratio)));
             const double part_rows = std::nearbyint(std::sqrt(area / ratio)),
                          part_columns = std::nearbyint(std::sqrt(area * ratio));
             if (!(part_rows >= 1 && part_rows <= rows && part_columns >= 1 && part_columns <= columns)) continue;

@@ -53,14 +53,11 @@ struct TutorialAugmentation {
         const std::int64_t places_y = image_height - height + 1, places_x = image_width - width + 1;
         const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places_y * places_x))
                                         : (places_y - 1) / 2 * places_x + (places_x - 1) / 2;
-        const auto between = [](double low, double high, std::uint32_t word) {
-            return low + (high - low) * static_cast<double>(uniform(word));
-        };
         return {place / places_x,
                 place % places_x,
                 flip && (words[1] >> 31) != 0,
-                brightness ? between(-max_brightness, max_brightness, words[2]) : 0.0,
-                contrast ? between(min_contrast, max_contrast, words[3]) : 1.0,
+                brightness ? uniform_between(words[2], -max_brightness, max_brightness) : 0.0,
+                contrast ? uniform_between(words[3], min_contrast, max_contrast) : 1.0,
                 standardize};
     }
 };
