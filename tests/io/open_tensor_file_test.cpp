@@ -113,11 +113,17 @@ TEST_CASE("the format is that of the first bytes, whatever the file is called") 
         CHECK(contains(refusal(name, cut), " is truncated: "));
     }
     CHECK(contains(refusal("n.safetensors", noise), " is not a safetensors file: "));
-    // A header of 123 bytes, whose length begins with a brace.
-    std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
-    header.resize(123, ' ');
-    write_bytes(folder.path("b"), safetensors(header, "x"));
-    CHECK(open_tensor_file(folder.path("b"))->tensors().size() == 1);
+    // The length of a header may begin with a brace, or with the bytes of a pickle or of what gzip packs.
+    for (const std::size_t length : {123U, 0x0280U, 0x0380U, 0x0480U, 0x0580U, 0x8B1FU, 0x010280U}) {
+        CAPTURE(length);
+        std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+        header.resize(length, ' ');
+        for (const char* const name : {"b", "b.pth", "b.safetensors"}) {
+            write_bytes(folder.path(name), safetensors(header, "x"));
+            CHECK(open_tensor_file(folder.path(name))->tensors().size() == 1);
+            CHECK(contains(refusal(name, safetensors(header).substr(0, length)), " is truncated"));
+        }
+    }
 }
 
 TEST_CASE("a tensor by a name that the file does not have is an error with the closest names") {

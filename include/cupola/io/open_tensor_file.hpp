@@ -40,8 +40,7 @@ namespace impl {
     const FilePieces file(path);
     const std::string begin = first_characters(file);
     const bool named_as_torch = path.ends_with(".pth") || path.ends_with(".pt") || path.ends_with(".bin");
-    if (TorchFile::has_format(begin) ||
-        (named_as_torch && !SafetensorsReader::has_format(file) && other_format(begin).empty()))
+    if (TorchFile::has_format(begin) || (named_as_torch && !begins_safetensors(begin) && other_format(begin).empty()))
         return std::make_unique<TorchFile>(path);
     return std::make_unique<SafetensorsReader>(path);
 }

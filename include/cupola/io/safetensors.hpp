@@ -67,6 +67,7 @@ inline constexpr std::size_t checksum_digits = 8;
                    return wanted == c || (wanted >= 'a' && wanted <= 'z' && wanted - 'a' == c - 'A');
                });
     };
+    if (begins_safetensors(bytes)) return {};
     if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);  // the byte order mark of UTF-8
     bytes.remove_prefix(std::min(bytes.size(), bytes.find_first_not_of(" \t\r\n")));
     for (const Format& format : formats) {
@@ -111,6 +112,13 @@ public:
         check_names();
     }
 
+protected:
+    /// Of a tensor in memory.
+    [[nodiscard]] std::span<const std::byte> bytes_in_memory(const SafeTensor& tensor) const {
+        return {file_.in_memory() + data_ + tensor.begin, tensor.end - tensor.begin};
+    }
+
+private:
     /// Whether a file begins as one: the header fits into it and begins with a brace. The first eight bytes of another
     /// format are unlikely to be such a length.
     [[nodiscard]] static bool has_format(const FilePieces& file) {
@@ -121,13 +129,6 @@ public:
         return first == std::byte{'{'};
     }
 
-protected:
-    /// Of a tensor in memory.
-    [[nodiscard]] std::span<const std::byte> bytes_in_memory(const SafeTensor& tensor) const {
-        return {file_.in_memory() + data_ + tensor.begin, tensor.end - tensor.begin};
-    }
-
-private:
     /// 0 for a file that is too short to have it.
     [[nodiscard]] static std::uint64_t header_length(const FilePieces& file) {
         std::uint64_t length = 0;

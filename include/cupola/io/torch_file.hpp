@@ -48,8 +48,9 @@ public:
     /// Whether a file that begins with these bytes, the first 512, is read here.
     [[nodiscard]] static bool has_format(std::string_view bytes) {
         using namespace std::string_view_literals;
-        return bytes.starts_with("PK\x03\x04"sv) || bytes.starts_with("PK\x05\x06"sv) || is_tar(bytes) ||
-               (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5);
+        return !impl::begins_safetensors(bytes) &&
+               (bytes.starts_with("PK\x03\x04"sv) || bytes.starts_with("PK\x05\x06"sv) || is_tar(bytes) ||
+                (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5));
     }
 
 private:

@@ -71,6 +71,14 @@ private:
     std::uint64_t size_ = 0;
 };
 
+/// Whether a file with these first bytes begins as a safetensors file of any length: with the length of its header, at
+/// most 4 GB, and the header's brace. Lengths such as 640 begin with the two bytes of a pickle, so that this is asked
+/// before other formats are.
+[[nodiscard]] inline bool begins_safetensors(std::string_view bytes) {
+    using namespace std::string_view_literals;
+    return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == "\0\0\0\0"sv;
+}
+
 /// Bytes from `begin` to `end` of a file, read from the front as far as they are asked for.
 class FileFront {
 public:
