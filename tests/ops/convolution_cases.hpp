@@ -49,7 +49,7 @@ struct Case {
 }
 
 /// Rectangular kernels, strides and dilations in all combinations, where groups, channels, padding, sizes and bias change
-/// from one to the next as in cases().
+/// from one to the next as in dense_cases().
 [[nodiscard]] inline std::vector<Case> sparse_cases() {
     std::vector<Case> result;
     struct Channels {
@@ -86,7 +86,7 @@ struct Case {
 
 /// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
 /// that share no factor, so that the values meet in many combinations.
-[[nodiscard]] inline std::vector<Case> cases() {
+[[nodiscard]] inline std::vector<Case> dense_cases() {
     std::vector<Case> result;
     const std::vector<std::pair<std::int64_t, std::int64_t>> channels{
         {3, 64}, {1, 1}, {5, 16}, {16, 5}, {64, 64}, {64, 3}, {1, 16}, {16, 1}, {5, 3}, {16, 64}, {3, 5}};
@@ -108,6 +108,11 @@ struct Case {
     result.push_back({2, 1, 1, 16, 16, 3, 1, cupola::Padding::same, true});
     result.push_back({2, 24, 24, 3, 64, 5, 1, cupola::Padding::same, true});  // the tutorial's
     result.push_back({2, 12, 12, 64, 64, 5, 1, cupola::Padding::same, true});
+    return result;
+}
+
+[[nodiscard]] inline std::vector<Case> cases() {
+    std::vector<Case> result = dense_cases();
     for (const Case& c : sparse_cases()) result.push_back(c);
     return result;
 }

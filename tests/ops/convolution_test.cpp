@@ -23,7 +23,18 @@ namespace {
 
 struct Convolutions {
     using Case = convolution_cases::Case;
-    static std::vector<Case> cases() { return convolution_cases::cases(); }
+    /// On Cuda each element type has a third of the sparse cases: cuDNN makes plans for each of them.
+    template <class D>
+    static std::vector<Case> cases() {
+        std::vector<Case> all = convolution_cases::dense_cases();
+        const std::vector<Case> sparse = convolution_cases::sparse_cases();
+        const std::size_t step = DeviceOf<D>::host_memory ? 1 : 3;
+        const std::size_t first = step == 1 || std::is_same_v<ElementOf<D>, float> ? 0
+                                  : std::is_same_v<ElementOf<D>, BFloat16>         ? 1
+                                                                                   : 2;
+        for (std::size_t i = first; i < sparse.size(); i += step) all.push_back(sparse[i]);
+        return all;
+    }
     static reference::Convolution oracle(const Case& c) {
         const auto axis = [&c](std::int64_t size, std::int64_t convolution_cases::Sides::*along) {
             const std::int64_t kernel = c.kernel.*along, stride = c.stride.*along, dilation = c.dilation.*along;
@@ -85,7 +96,7 @@ TYPED_TEST_CASE("a convolution skips an input gradient that is not needed", D, D
 }
 
 TYPED_TEST_CASE("a convolution made for evaluation computes the same output", D, DevicesAndElements) {
-    for (const Case& c : Convolutions::cases()) {
+    for (const Case& c : Convolutions::cases<D>()) {
         INFO(describe(c));
         Problem problem = Convolutions::problem_of<D>(c, reference::fresh_seed(), 2);
         problem.activation = Activation::relu;

@@ -29,6 +29,7 @@ struct Linears {
     friend std::string describe(const Case& c) {
         return text("batch ", c.batch, ", ", c.in, " -> ", c.out, c.bias ? ", bias" : "");
     }
+    template <class D>
     static std::vector<Case> cases() {
         return {{1, 1, 1},
                 {1, 1, 1, false},
@@ -99,7 +100,7 @@ TYPED_TEST_CASE("a linear layer, forward and backward, agrees with plain loops",
 
 TYPED_TEST_CASE("outside training a linear layer agrees with plain loops, with a fused ReLU and without", D,
                 DevicesAndElements) {
-    weighted_operation::for_each_case<Linears>([](const Case& c, std::uint64_t seed) {
+    weighted_operation::for_each_case<Linears, D>([](const Case& c, std::uint64_t seed) {
         for (const int threads : thread_counts<D>()) {
             CAPTURE(threads);
             Problem problem = Linears::problem_of<D>(c, seed, threads);
@@ -135,7 +136,7 @@ TYPED_TEST_CASE("a linear layer skips an input gradient that is not needed", D, 
 
 TYPED_TEST_CASE("a linear layer made for evaluation computes the same output, except where it computes row by row", D,
                 DevicesAndElements) {
-    for (const Case& c : Linears::cases()) {
+    for (const Case& c : Linears::cases<D>()) {
         if (std::same_as<ElementOf<D>, float> && c.batch <= 16) continue;
         INFO(describe(c));
         Problem problem = Linears::problem_of<D>(c, reference::fresh_seed(), 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks that convolutions and linear layers have in common. `Operation` has Case (with `bias`, and a describe()), cases(), the
+// The checks that convolutions and linear layers have in common. `Operation` has Case (with `bias`, and a describe()), cases<D>(), the
 // plain loops oracle(c), problem_of<D>(c, seed, threads), run<D>(c, problem), and weight_tolerance<D>.
 #pragma once
 
@@ -16,9 +16,9 @@ using operation_run::Outcome, operation_run::Problem, operation_run::tolerance;
 using reference::distance_of_sums, reference::Floats, reference::magnitudes;
 
 /// Calls check(c, seed) for each case.
-template <class Operation, class Check>
+template <class Operation, class D, class Check>
 void for_each_case(const Check& check) {
-    for (const typename Operation::Case& c : Operation::cases()) {
+    for (const typename Operation::Case& c : Operation::template cases<D>()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
         check(c, seed);
@@ -38,7 +38,7 @@ void check_gradients(const typename Operation::Case& c, const Problem& problem, 
 
 template <class Operation, class D>
 void agrees() {
-    for_each_case<Operation>([](const auto& c, std::uint64_t seed) {
+    for_each_case<Operation, D>([](const auto& c, std::uint64_t seed) {
         for (const int threads : thread_counts<D>()) {
             CAPTURE(threads);
             const Problem problem = Operation::template problem_of<D>(c, seed, threads);
@@ -65,7 +65,7 @@ void check_output(const typename Operation::Case& c, const Problem& problem, con
 
 template <class Operation, class D>
 void fused_relu_agrees() {
-    for_each_case<Operation>([](const auto& c, std::uint64_t seed) {
+    for_each_case<Operation, D>([](const auto& c, std::uint64_t seed) {
         Problem problem = Operation::template problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome outcome = Operation::template run<D>(c, problem);
@@ -76,7 +76,7 @@ void fused_relu_agrees() {
 
 template <class Operation, class D>
 void adds_to_gradients(std::initializer_list<Activation> activations) {
-    for_each_case<Operation>([&](const auto& c, std::uint64_t seed) {
+    for_each_case<Operation, D>([&](const auto& c, std::uint64_t seed) {
         for (const Activation activation : activations) {
             CAPTURE(static_cast<int>(activation));
             const auto r = Operation::oracle(c);
@@ -125,7 +125,7 @@ inline void check_same_gradients(const Outcome& a, const Outcome& b) {
 /// The fused operation has the bits of the operation and a ReLU after it, forward and backward.
 template <class Operation, class D>
 void fused_relu_has_bits() {
-    for_each_case<Operation>([](const auto& c, std::uint64_t seed) {
+    for_each_case<Operation, D>([](const auto& c, std::uint64_t seed) {
         Problem problem = Operation::template problem_of<D>(c, seed, 2);
         const auto run = [&c](const Problem& of) { return Operation::template run<D>(c, of); };
         problem.activation = Activation::none;
@@ -145,7 +145,7 @@ void fused_relu_has_bits() {
 /// An operation whose ReLU mask the next operation applies does not apply it.
 template <class Operation, class D>
 void mask_applied_by_next() {
-    for_each_case<Operation>([](const auto& c, std::uint64_t seed) {
+    for_each_case<Operation, D>([](const auto& c, std::uint64_t seed) {
         Problem problem = Operation::template problem_of<D>(c, seed, 2);
         const auto run = [&c](const Problem& of) { return Operation::template run<D>(c, of); };
         const reference::Floats dy = problem.dy;
