@@ -48,6 +48,7 @@
     LISTED(Relu)                                                            \
     LISTED(SharedDropout, const SharedDropoutShape&)                        \
     LISTED(Softmax, const SoftmaxShape&)                                    \
+    LISTED(TransposedConvolution, const TransposedConvolutionShape&)        \
     LISTED(Upsampling, const UpsamplingShape&)
 
 /// The only list of the formulas of layers (layers/pointwise.hpp) that are compiled once. Another formula is compiled

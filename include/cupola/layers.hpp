@@ -7,6 +7,7 @@
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/conv_transpose2d.hpp>
 #include <cupola/layers/drop_path.hpp>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/dropout2d.hpp>

@@ -54,6 +54,8 @@ struct Groups : Sequential<Input<11, 14, 6>, Keep<"x">,
     Conv2d<5, 3, dilation(2, 3), valid>, Output<"dilated_valid">, From<"x">,
     Conv2d<4, kernel(3, 5), stride(2, 1), pad(1, 2), dilation(2), groups(2)>, Output<"everything">, From<"x">,
     Conv2d<4, kernel(4, 1), stride(1, 3)>, Output<"tall_same">, From<"x">,
+    ConvTranspose2d<4, kernel(3, 5), stride(3, 2), pad(1, 3), output_padding(2, 1), dilation(2, 1), groups(2)>, Output<"transposed">, From<"x">,
+    ConvTranspose2d<5, 2, stride(2), no_bias>, Output<"doubled">, From<"x">,
     Conv2d<12, kernel(1, 7), pad(0, 3), no_bias>, BatchNorm2d<>, ReLU6, Conv2d<12, kernel(7, 1), pad(3, 0), depthwise, no_bias>,
     BatchNorm2d<>, ReLU6, Conv2d<8, 1>> {};
 

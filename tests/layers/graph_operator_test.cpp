@@ -75,6 +75,11 @@ TEST_CASE("layers with windows have their paddings by side") {
     CHECK(form<Conv2d<8, 4, stride(3), no_bias>>(image) == "Conv(input, weight)" + window_text(4, 3, "0,0,1,1"));
     CHECK(form<Conv2d<8, 3, stride(2), pad(1)>>(image) == "Conv(input, weight, bias)" + window_text(3, 2, "1,1,1,1"));
     CHECK(form<Conv2d<8, 3, valid>>(image) == "Conv(input, weight, bias)" + window_text(3, 1, "0,0,0,0"));
+    CHECK(form<ConvTranspose2d<8, 2, stride(2)>>(image) ==
+          "ConvTranspose(input, weight, bias)" + window_text(2, 2, "0,0,0,0"));
+    CHECK(form<ConvTranspose2d<8, 3, stride(2), pad(1), output_padding(1, 0), dilation(1, 2), groups(4), no_bias>>(
+              image) ==
+          "ConvTranspose(input, weight)" + window_text(3, 2, "1,1,1,1") + " dilations=1,2 output_padding=1,0 group=4");
     CHECK(form<MaxPool2d<2>>(image) == "MaxPool" + window_text(2, 2, "0,0,1,1"));
     CHECK(form<MaxPool2d<window(3, 2), stride(2, 3), pad(1, 0), ceil_mode>>({8, 9, 1}) ==
           "MaxPool kernel_shape=3,2 strides=2,3 pads=1,0,2,0");

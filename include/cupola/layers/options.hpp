@@ -43,6 +43,14 @@ struct DilationsOption {
     std::int64_t height = 1, width = 1;
     bool operator==(const DilationsOption&) const = default;
 };
+struct OutputPaddingOption {
+    std::int64_t value = 0;
+    bool operator==(const OutputPaddingOption&) const = default;
+};
+struct OutputPaddingsOption {
+    std::int64_t height = 0, width = 0;
+    bool operator==(const OutputPaddingsOption&) const = default;
+};
 struct GroupsOption {
     std::int64_t value = 1;
     /// As many groups as the input has channels.
@@ -135,6 +143,11 @@ struct DeviationsOption {
 /// The distance between neighbouring elements of a window in the input, as PyTorch's dilation.
 [[nodiscard]] constexpr DilationOption dilation(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr DilationsOption dilation(std::int64_t height, std::int64_t width) { return {height, width}; }
+/// The rows and columns that a transposed convolution adds at the end of its output, as PyTorch's output_padding.
+[[nodiscard]] constexpr OutputPaddingOption output_padding(std::int64_t value) { return {value}; }
+[[nodiscard]] constexpr OutputPaddingsOption output_padding(std::int64_t height, std::int64_t width) {
+    return {height, width};
+}
 /// The input's channels and the layer's are divided into so many ranges of the same size, and a channel reads the range
 /// of the input at the place of its own: as PyTorch's groups.
 [[nodiscard]] constexpr GroupsOption groups(std::int64_t value) { return {value}; }

@@ -93,6 +93,11 @@
 /* wrong */ struct Net : Sequential<Input<1, 1, 16>, InstanceNorm2d<>> {};
 /* right */ struct Net : Sequential<Input<1, 2, 16>, InstanceNorm2d<>> {};
 
+// case: output_padding_of_the_stride
+// expect: layer 1 (ConvTranspose2d<8, 3>) has an output_padding of 2 x 2, which must be at least 0 and below the stride, 2 x 2; its input is 4 x 4 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, ConvTranspose2d<8, 3, stride(2), output_padding(2)>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, ConvTranspose2d<8, 3, stride(2), output_padding(1)>> {};
+
 // case: kernel_too_large
 // expect: layer 1 (Conv2d<8, 5>) has a kernel larger than its input; its input is 4 x 4 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv2d<8, 5, valid>> {};

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ConvTranspose2d<channels, kernel, options...>: transposed two-dimensional convolution with bias
+// (ops/transposed_convolution.hpp has the formula), with PyTorch's extents: a stride enlarges the image.
+//
+//   kernel    n, or kernel(height, width) where they differ; likewise stride, pad, dilation and output_padding among
+//             the options
+//
+//   input     height x width x in_channels
+//   output    (height - 1) stride - 2 pad + dilation (kernel - 1) + output_padding + 1 rows, likewise columns, of
+//             `channels`. pad(n) leaves out n rows and columns on each side. output_padding(n), below the stride, adds
+//             n at the end: a convolution with a stride has the same output for that many extents of its input, and
+//             this option chooses between them
+//   weight    [in_channels, kernel height, kernel width, channels / groups], He normal unless set with `weights(...)`.
+//             The fan-in is the number of products in an output: an element of the kernel reaches only each stride-th
+//   bias      [channels], zero unless set with `biases(...)`; absent with `no_bias`
+//
+// groups(g) divides the input's channels and the layer's into g ranges of the same size, each convolved by itself.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/layer.hpp>
+#include <cupola/layers/options.hpp>
+#include <cupola/ops/transposed_convolution.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+template <std::int64_t channels, auto kernel, auto... options>
+struct ConvTranspose2d {
+    static constexpr bool options_known =
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, StridesOption, PadOption, PadsOption,
+                      OutputPaddingOption, OutputPaddingsOption, DilationOption, DilationsOption, GroupsOption,
+                      BiasOption, WeightsOption, BiasesOption> &&
+         ...);
+    static constexpr bool has_pad =
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
+    static constexpr impl::WindowSides kernels = impl::window_sides<WindowOption>(kernel),
+                                       strides = impl::sides_option<StrideOption, StridesOption>(options...),
+                                       pads = has_pad ? impl::sides_option<PadOption, PadsOption>(options...)
+                                                      : impl::WindowSides{},
+                                       dilations = impl::sides_option<DilationOption, DilationsOption>(options...),
+                                       output_paddings =
+                                           impl::sides_option<OutputPaddingOption, OutputPaddingsOption>(options...);
+    static constexpr GroupsOption groups = impl::option_or(GroupsOption{}, options...);
+    static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
+
+    static constexpr LayerTraits traits{
+        .backward_reads_output = false, .can_omit_parameter_gradients = true, .reads_input_for_parameters = true};
+
+    static constexpr LayerDescription description =
+        LayerDescription("ConvTranspose2d ", channels, ", ", kernels.height, " x ", kernels.width)
+            .add_if(strides != impl::WindowSides{1, 1}, ", stride ", strides.height)
+            .add_if(!strides.square(), " x ", strides.width)
+            .add_if(pads != impl::WindowSides{}, ", pad ", pads.height)
+            .add_if(!pads.square(), " x ", pads.width)
+            .add_if(output_paddings != impl::WindowSides{}, ", output padding ", output_paddings.height)
+            .add_if(!output_paddings.square(), " x ", output_paddings.width)
+            .add_if(dilations != impl::WindowSides{1, 1}, ", dilation ", dilations.height)
+            .add_if(!dilations.square(), " x ", dilations.width)
+            .add_if(groups.value != 1, ", ", groups.value, " groups")
+            .add_if(!has_bias, ", no bias");
+
+    // The type's name in a message has no options.
+    static constexpr LayerDescription input_groups_error{"has ", groups.value,
+                                                         " groups, which do not divide the channels of its input"};
+    static constexpr LayerDescription output_groups_error{"has ", groups.value,
+                                                          " groups, which do not divide its own channels"};
+    static constexpr LayerDescription output_padding_error{"has an output_padding of ",
+                                                           output_paddings.height,
+                                                           " x ",
+                                                           output_paddings.width,
+                                                           ", which must be at least 0 and below the stride, ",
+                                                           strides.height,
+                                                           " x ",
+                                                           strides.width};
+
+    static constexpr LayerDescription wrong_size = impl::size_error({{"number of channels", channels},
+                                                                     {"kernel", kernels.least()},
+                                                                     {"stride", strides.least()},
+                                                                     {"dilation", dilations.least()},
+                                                                     {"number of groups", groups.value}});
+
+    static constexpr TransposedConvolutionShape shape(const Shape& input) {
+        const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each,
+                             std::int64_t apart, std::int64_t added) {
+            const std::int64_t output = (size - 1) * step + window_reach(along, apart) + added - 2 * pad_each;
+            return window_axis(output, along, step, pad_each, false, apart);
+        };
+        return {{axis(input.height(), kernels.height, strides.height, pads.height, dilations.height,
+                      output_paddings.height),
+                 axis(input.width(), kernels.width, strides.width, pads.width, dilations.width, output_paddings.width),
+                 channels, input.channels(), false, groups.value},
+                has_bias};
+    }
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!kernels.known) return ShapeError{"expects its channels and then its kernel, n or kernel(height, width)"};
+        if (!options_known) {
+            return ShapeError{
+                "accepts only the options stride(n), pad(n), output_padding(n), dilation(n), groups(n), no_bias, "
+                "weights(...) and biases(...)"};
+        }
+        if (groups.depthwise)
+            return ShapeError{"does not accept depthwise: state the channels of its input with groups(n)"};
+        if (!impl::given_once(options...) || !strides.known || !pads.known || !dilations.known ||
+            !output_paddings.known)
+            return ShapeError{"is given an option twice"};
+        if (pads.least() < 0) return ShapeError{"has a negative padding"};
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
+        if (output_paddings.least() < 0 || output_paddings.height >= strides.height ||
+            output_paddings.width >= strides.width)
+            return ShapeError{output_padding_error.c_str()};
+        // The rows and columns between the first element of the kernel and the last.
+        const std::int64_t rows = saturating_product(dilations.height, kernels.height - 1),
+                           columns = saturating_product(dilations.width, kernels.width - 1);
+        if (pads.height > rows || pads.width > columns)
+            return ShapeError{"has a padding as large as its kernel: a part of the input would not be read"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        if (!are_window_extents({saturating_product(input.height(), strides.height),
+                                 saturating_product(input.width(), strides.width), pads.height, pads.width, rows,
+                                 columns}))
+            return ShapeError{"has an output, a kernel, a stride or a padding of more than 2^29 rows or columns"};
+        if constexpr (groups.value > 1) {
+            if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
+            if (channels % groups.value != 0) return ShapeError{output_groups_error.c_str()};
+        }
+        const ConvolutionShape s = shape(input).convolution;
+        if (s.height.input < 1 || s.width.input < 1)
+            return ShapeError{"has a padding that leaves nothing of its output"};
+        return Shape{s.height.input, s.width.input, channels};
+    }
+
+    static constexpr Parameters parameters(const Shape& input) {
+        const auto reached = [](std::int64_t along, std::int64_t step) { return (along + step - 1) / step; };
+        const std::int64_t in = input.channels() / groups.value, out = channels / groups.value;
+        const Parameter weight{.name = "weight",
+                               .shape = {input.channels(), kernels.height, kernels.width, out},
+                               .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
+                               .fan_in = saturating_product(reached(kernels.height, strides.height),
+                                                            reached(kernels.width, strides.width), in),
+                               .fan_out = saturating_product(kernels.height, kernels.width, out),
+                               .layout = FileLayout::channels_second};
+        if (!has_bias) return weight;
+        return {weight, Parameter{.name = "bias",
+                                  .shape = {channels},
+                                  .initializer = impl::option_or(BiasesOption{}, options...).value,
+                                  .fan_in = weight.fan_in,
+                                  .fan_out = weight.fan_out}};
+    }
+
+    /// Counts only the products whose place lies inside the output.
+    static constexpr std::int64_t multiply_adds(const Shape& input) {
+        const ConvolutionShape s = shape(input).convolution;
+        return saturating_product(window_offsets_inside(s.height), window_offsets_inside(s.width), s.group_channels(),
+                                  s.out_channels);
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const ConvolutionShape s = shape(input).convolution;
+        GraphOperator result = GraphOperator("ConvTranspose").input().parameter("weight").window(s.height, s.width);
+        if (has_bias) result.parameter("bias");
+        if (output_paddings != impl::WindowSides{})
+            result.integers("output_padding", output_paddings.height, output_paddings.width);
+        if (groups.value != 1) result.integer("group", groups.value);
+        return result;
+    }
+
+    template <class BuildContext>
+    static FactoryOf<ops::TransposedConvolution, BuildContext, TransposedConvolutionShape> operation(
+        const BuildContext& build) {
+        return {shape(build.input)};
+    }
+};
+
+}}  // namespace cupola::CUPOLA_ABI

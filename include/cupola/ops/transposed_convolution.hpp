@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transposed two-dimensional convolution (Dumoulin, Visin 2016: a guide to convolution arithmetic, section 4), with
+// bias. It is the gradient of a convolution with respect to its input: each element of the input adds its multiple of
+// the filter to a window of the output.
+//
+//   y[n, i*s + a*d - pad, j*s + b*d - pad, o + g*C] = bias[o + g*C] + sum of x[n,i,j,c] * weight[c,a,b,o]
+//
+// over the i, a, j, b for which the place of y is that one, and over the input channels c of the group g of the output
+// channel; C = out / groups. Activations are channels last; weights are [in, height, width, out / groups], which are
+// those of the convolution from the output to the input. Parameters: 0 the weight, 1 the bias.
+//
+// All three directions are those of that convolution, by the device's Convolution: forward is its gradient of the
+// input, the gradient of the input is its forward, and the gradient of the weights is its own with input and gradient
+// exchanged. The bias and its gradient are a pass each.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/operation.hpp>
+#include <cupola/ops/rows.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+struct TransposedConvolutionShape {
+    /// From the output of the transposed convolution to its input, without a bias.
+    ConvolutionShape convolution;
+    bool bias = true;
+};
+
+namespace impl {
+
+struct AddBias {
+    CUPOLA_HOST_DEVICE void operator()(float& y, float before, float bias) const { y = before + bias; }
+};
+
+/// The terms of the gradient of a bias per column, and the gradient before, where it is not null.
+template <class T>
+struct BiasTerms {
+    const T* dy;
+    std::int64_t channels;
+    const float* before;
+
+    CUPOLA_HOST_DEVICE double operator()(std::int64_t row, std::int64_t c) const {
+        const auto term = static_cast<double>(static_cast<float>(dy[row * channels + c]));
+        return before != nullptr && row == 0 ? term + static_cast<double>(before[c]) : term;
+    }
+};
+
+}  // namespace impl
+
+namespace ops {
+
+/// Made as `TransposedConvolution(build, shape)`; defined for every device with a Convolution and rows (ops/rows.hpp).
+template <class Device, class T>
+class TransposedConvolution;
+
+template <class Device, class T>
+    requires(AvailableOperation<Convolution<Device, T>> && ComputesElements<Device, T> && ComputesRows<Device>)
+class TransposedConvolution<Device, T> {
+public:
+    [[gnu::cold]] TransposedConvolution(const BuildContext<Device, T>& build, const TransposedConvolutionShape& shape)
+        : channels_(shape.convolution.in_channels),
+          rows_(build.batch * shape.convolution.height.input * shape.convolution.width.input),
+          bias_(shape.bias),
+          data_(from_output(build, true, false), shape.convolution) {
+        if (build.training && build.parameter_gradients)
+            weights_.emplace(from_output(build, false, true), shape.convolution);
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        MemoryNeeds needs = memory_needs(data_);
+        if (weights_) {
+            // Its weights are not read, so they are not packed.
+            const MemoryNeeds of_weights = memory_needs(*weights_);
+            needs.saved = of_weights.saved;
+            needs.scratch = std::max(needs.scratch, of_weights.scratch);
+        }
+        return needs;
+    }
+
+    void prepare(const ForwardArgs<Device, T>& args) { data_.prepare(args); }
+
+    void forward(const ForwardArgs<Device, T>& args) {
+        BackwardArgs<Device, T> reversed{args};
+        reversed.input = reversed.output = nullptr;
+        reversed.output_gradient = only_read(args.input);
+        reversed.input_gradient = args.output;
+        data_.backward(reversed);
+        if (!bias_) return;
+        const T* const sums = args.output;
+        for_each_in_rows(args.context, rows_, channels_, impl::AddBias{}, Rows<T>{args.output, channels_},
+                         Rows<const T>{sums, channels_}, Rows<const float>{args.parameters[1], 0});
+    }
+
+    void backward(const BackwardArgs<Device, T>& args) {
+        if (weights_) {
+            BackwardArgs<Device, T> exchanged{args};
+            exchanged.input = args.output_gradient;
+            exchanged.output = nullptr;
+            exchanged.output_gradient = only_read(args.input);
+            exchanged.input_gradient = nullptr;
+            exchanged.output_gradient_sums = {};
+            weights_->backward(exchanged);
+            if (bias_) {
+                float* const gradient = args.parameter_gradients[1];
+                sum_columns(args.context, rows_, channels_,
+                            impl::BiasTerms<T>{args.output_gradient, channels_, args.accumulate ? gradient : nullptr},
+                            gradient);
+            }
+        }
+        if (args.input_gradient == nullptr) return;
+        ForwardArgs<Device, T> turned{args};
+        turned.input = args.output_gradient;
+        turned.output = args.input_gradient;
+        data_.forward(turned);
+    }
+
+private:
+    /// For a convolution from the output to the input, with backward for the input's gradient or for the weights'.
+    [[nodiscard]] static BuildContext<Device, T> from_output(BuildContext<Device, T> build, bool data, bool weights) {
+        std::swap(build.input, build.output);
+        build.training = true;
+        build.input_gradient = data;
+        build.parameter_gradients = weights;
+        return build;
+    }
+    /// An operation may overwrite the gradient of its output; a convolution without an activation does not.
+    [[nodiscard]] static T* only_read(const T* input) { return const_cast<T*>(input); }
+
+    std::int64_t channels_, rows_;
+    bool bias_;
+    Convolution<Device, T> data_;
+    std::optional<Convolution<Device, T>> weights_;
+};
+
+}  // namespace ops
+
+}}  // namespace cupola::CUPOLA_ABI
