@@ -46,6 +46,7 @@
     LISTED(PRelu, const PReluShape&)                                        \
     LISTED(Product)                                                         \
     LISTED(Relu)                                                            \
+    LISTED(Resampling, const ResamplingShape&)                              \
     LISTED(SharedDropout, const SharedDropoutShape&)                        \
     LISTED(Softmax, const SoftmaxShape&)                                    \
     LISTED(TransposedConvolution, const TransposedConvolutionShape&)        \

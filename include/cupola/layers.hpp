@@ -39,3 +39,4 @@
 #include <cupola/layers/softplus.hpp>
 #include <cupola/layers/tanh.hpp>
 #include <cupola/layers/upsample2d.hpp>
+#include <cupola/layers/upsample_bilinear2d.hpp>

@@ -123,6 +123,8 @@ TEST_CASE("the other layers") {
     CHECK(form<Upsample2d<3>>(image) ==
           "Resize(input, nothing, [1,1,3,3f]) mode=nearest coordinate_transformation_mode=asymmetric "
           "nearest_mode=floor");
+    CHECK(form<UpsampleBilinear2d<2>>(image) ==
+          "Resize(input, nothing, [1,1,2,2f]) mode=linear coordinate_transformation_mode=half_pixel");
     CHECK(form<Embedding<9, 2>>({5}) == "Gather(weight, input)");
     CHECK(form<Embedding<9, 2, padding_id(3)>>({5, 1}) == "Gather(weight without 3, input); Transpose perm=0,3,1,2");
     CHECK(form<FromBytes<means(2, 4, 8, 16), deviations(0.5)>>(image) ==

@@ -52,6 +52,7 @@ using EmulatedNode = std::unique_ptr<PlanNode<Cuda, T>>;
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Pooling, const PoolingShape&)                                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Product)                                                                        \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Relu)                                                                           \
+    CUPOLA_EMULATED_NODE(TEMPLATE, T, Resampling, const ResamplingShape&)                                             \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Softmax, const SoftmaxShape&)                                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, TransposedConvolution, const TransposedConvolutionShape&)                       \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Upsampling, const UpsamplingShape&)                                             \
