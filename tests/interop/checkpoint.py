@@ -8,7 +8,8 @@ that Cupola wrote for it; the optimiser's state has the parameters' extents; and
 also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do
 not fit are rejected with a message.
 
-Files of torchvision's ResNet-18, ResNet-50, MobileNetV2 and ConvNeXt-Tiny, with its names, give the same logits there to 1e-4.
+Files of torchvision's ResNet-18, ResNet-50, MobileNetV2 and ConvNeXt-Tiny, with its names, give the same logits there to 1e-4, and so
+do those of a U-Net with transposed convolutions.
 """
 
 import argparse
@@ -213,6 +214,57 @@ class ConvNeXtTiny(nn.Module):
         return self.classifier(self.features(x).mean((2, 3), keepdim=True))
 
 
+class DoubleConv(nn.Module):
+    def __init__(self, channels, outputs):
+        super().__init__()
+        layers = []
+        for into in (channels, outputs):
+            layers += [nn.Conv2d(into, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        self.double_conv = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.double_conv(x)
+
+
+class Down(nn.Module):
+    def __init__(self, channels, outputs):
+        super().__init__()
+        self.maxpool_conv = nn.Sequential(nn.MaxPool2d(2), DoubleConv(channels, outputs))
+
+    def forward(self, x):
+        return self.maxpool_conv(x)
+
+
+class Up(nn.Module):
+    def __init__(self, channels, outputs):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(channels, outputs, 2, 2)
+        self.conv = DoubleConv(2 * outputs, outputs)
+
+    def forward(self, x, before):
+        return self.conv(torch.cat((before, self.up(x)), 1))
+
+
+class TransposedUNet(nn.Module):
+    """The modules of milesial's UNet, with fewer channels."""
+
+    shape = (16, 24, 3)
+
+    def __init__(self):
+        super().__init__()
+        self.inc = DoubleConv(3, 4)
+        self.down1, self.down2 = Down(4, 8), Down(8, 16)
+        self.up1, self.up2 = Up(16, 8), Up(8, 4)
+        self.outc = nn.Module()
+        self.outc.conv = nn.Conv2d(4, 5, 1)
+
+    def forward(self, x):
+        first = self.inc(x)
+        second = self.down1(first)
+        y = self.outc.conv(self.up2(self.up1(self.down2(second), second), first))
+        return y.permute(0, 2, 3, 1).flatten(1)  # channels last, as the tool's logits
+
+
 def difference(a, b):
     return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
 
@@ -343,7 +395,8 @@ def main():
             check = Check(sys.argv[1], name, network, Path(folder))
             check.from_cupola()
             check.from_pytorch()
-    for name, network in (("resnet18", ResNet18), ("resnet50", ResNet50), ("mobilenet_v2", MobileNetV2), ("convnext_tiny", ConvNeXtTiny)):
+    for name, network in (("resnet18", ResNet18), ("resnet50", ResNet50), ("mobilenet_v2", MobileNetV2), ("convnext_tiny", ConvNeXtTiny),
+                          ("transposed_unet", TransposedUNet)):
         with tempfile.TemporaryDirectory(prefix="cupola_interop_") as folder:
             Check(sys.argv[1], name, network, Path(folder)).one_from_pytorch(1e-4)
     print("all checks passed")

@@ -21,6 +21,7 @@
 #include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
+#include <cupola/models/transposed_unet.hpp>
 #include <cupola/net/plan.hpp>
 
 #include "../standard.hpp"
@@ -137,6 +138,8 @@ int main(int argc, char** argv) try {
         run<EfficientNetLite0<>>(command, argv[3], argv[4], argv[5]);
     } else if (network == "convnext_tiny") {
         run<ConvNeXtTiny<10, 64>>(command, argv[3], argv[4], argv[5]);
+    } else if (network == "transposed_unet") {
+        run<TransposedUNet<16, 24, 3, 5, 4, 2>>(command, argv[3], argv[4], argv[5]);
     } else {
         require(network == "residual", "checkpoint_tool has no network ", network);
         run<ResidualNet>(command, argv[3], argv[4], argv[5]);
