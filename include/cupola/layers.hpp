@@ -4,6 +4,7 @@
 // is included by its name.
 #pragma once
 
+#include <cupola/layers/adaptive_avg_pool2d.hpp>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>

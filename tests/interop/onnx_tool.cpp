@@ -43,7 +43,7 @@ struct Windows : Sequential<Input<11, 14, 4>, Keep<"x">,
     Conv2d<3, 5, stride(2), pad(2)>, Output<"conv_pad">, From<"x">,
     OptionAShortcut<10, 3>, Output<"option_a">, From<"x">,
     OptionAShortcut<6>, Output<"more_channels">, From<"x">,
-    UpsampleBilinear2d<3>, Output<"bilinear">, From<"x">,
+    UpsampleBilinear2d<3>, Output<"bilinear">, From<"x">, AdaptiveAvgPool2d<1, 7>, Output<"adaptive">, From<"x">,
     Upsample2d<2>> {};
 
 /// Groups, dilation, and windows that are not square, with every padding.

@@ -125,6 +125,10 @@ TEST_CASE("the other layers") {
           "nearest_mode=floor");
     CHECK(form<UpsampleBilinear2d<2>>(image) ==
           "Resize(input, nothing, [1,1,2,2f]) mode=linear coordinate_transformation_mode=half_pixel");
+    CHECK(form<AdaptiveAvgPool2d<3, 1>>(image) == "AveragePool kernel_shape=3,9 strides=3,9 pads=0,0,0,0");
+    CHECK(
+        message_of<InvalidArgument>([&] { (void)form<AdaptiveAvgPool2d<4>>(image); }) ==
+        "AdaptiveAvgPool2d to 4 x 4 of an image of 9 x 9 has no ONNX operator: its windows differ in size or overlap");
     CHECK(form<Embedding<9, 2>>({5}) == "Gather(weight, input)");
     CHECK(form<Embedding<9, 2, padding_id(3)>>({5, 1}) == "Gather(weight without 3, input); Transpose perm=0,3,1,2");
     CHECK(form<FromBytes<means(2, 4, 8, 16), deviations(0.5)>>(image) ==

@@ -10,7 +10,7 @@
 #endif
 
 #include "../reference/compare.hpp"
-#include "layer_run.hpp"
+#include "separable_map.hpp"
 
 namespace {
 
@@ -26,7 +26,8 @@ static_assert(std::string_view(UpsampleBilinear2d<(1 << 20)>::output(Shape{1 << 
 
 /// The factor of input k in output i, by PyTorch's description: the place of the output among the inputs, at least 0,
 /// between its two neighbours, of which the second is at most the last input.
-double weight(std::int64_t inputs, double factor, std::int64_t i, std::int64_t k) {
+double weight(std::int64_t inputs, std::int64_t outputs, std::int64_t i, std::int64_t k) {
+    const double factor = static_cast<double>(outputs) / static_cast<double>(inputs);
     const double place = std::max((static_cast<double>(i) + 0.5) / factor - 0.5, 0.0);
     const auto low = static_cast<std::int64_t>(place);
     const std::int64_t high = std::min(low + 1, inputs - 1);
@@ -36,28 +37,7 @@ double weight(std::int64_t inputs, double factor, std::int64_t i, std::int64_t k
 
 template <std::int64_t factor, class D>
 void agrees(const Shape& input, std::int64_t batch) {
-    const std::uint64_t seed = reference::fresh_seed();
-    CAPTURES(seed, factor);
-    const auto [problem, outcome] = layer_run::run<UpsampleBilinear2d<factor>, D>(input, batch, seed);
-    const Shape &in = problem.input, &out = problem.output;
-    reference::Doubles expected(problem.dy.size()), gradient(problem.x.size());
-    const auto at = [](const Shape& s, std::int64_t n, std::int64_t row, std::int64_t column) {
-        return static_cast<std::size_t>(((n * s.height() + row) * s.width() + column) * s.channels());
-    };
-    for (std::int64_t n = 0; n < batch; ++n)
-        for (std::int64_t i = 0; i < out.height(); ++i)
-            for (std::int64_t j = 0; j < out.width(); ++j)
-                for (std::int64_t a = 0; a < in.height(); ++a)
-                    for (std::int64_t b = 0; b < in.width(); ++b) {
-                        const double w = weight(in.height(), factor, i, a) * weight(in.width(), factor, j, b);
-                        for (std::size_t c = 0; c < static_cast<std::size_t>(in.channels()); ++c) {
-                            const std::size_t x = at(in, n, a, b) + c, y = at(out, n, i, j) + c;
-                            expected[y] += w * static_cast<double>(problem.x[x]);
-                            gradient[x] += w * static_cast<double>(problem.dy[y]);
-                        }
-                    }
-    CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
-    CHECK(reference::distance(outcome.input_gradient, gradient) < operation_run::tolerance<D>);
+    separable_map::agrees<UpsampleBilinear2d<factor>, D>(input, batch, weight, weight);
 }
 
 }  // namespace

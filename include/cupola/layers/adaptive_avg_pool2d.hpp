@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AdaptiveAvgPool2d<rows, columns = rows>: means over windows that divide any image into rows x columns
+// (ops/resampling.hpp), as PyTorch's. Window i of n covers rows floor(i height / n) to ceil((i + 1) height / n), the
+// last not included; neighbouring windows overlap where n does not divide the height.
+//
+//   input   height x width x channels
+//   output  rows x columns x channels
+//
+// AdaptiveAvgPool2d<1> has the values of GlobalAvgPool2d, with height and width of 1. ONNX has no such operator: an
+// image of extents that are multiples of the output's is an AveragePool, and another one is InvalidArgument.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/core/error.hpp>
+#include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/resampling.hpp>
+#include <cupola/ops/window.hpp>
+
+namespace cupola { inline namespace CUPOLA_ABI {
+
+template <std::int64_t rows, std::int64_t columns = rows>
+struct AdaptiveAvgPool2d {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerDescription description = LayerDescription("AdaptiveAvgPool2d ", rows, " x ", columns);
+    static constexpr LayerDescription wrong_size =
+        impl::size_error({{"number of rows", rows}, {"number of columns", columns}});
+
+    static constexpr ResamplingShape shape(const Shape& input) {
+        return {{ResamplingKind::mean, input.height(), rows},
+                {ResamplingKind::mean, input.width(), columns},
+                input.channels()};
+    }
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        if (!are_window_extents({input.height(), input.width(), rows, columns}))
+            return ShapeError{"has an input or an output of more than 2^29 rows or columns"};
+        return Shape{rows, columns, input.channels()};
+    }
+
+    static constexpr GraphOperators onnx(const Shape& input) {
+        const std::int64_t height = input.height() / rows, width = input.width() / columns;
+        if (height * rows != input.height() || width * columns != input.width()) {
+            impl::throw_joined<InvalidArgument>({"AdaptiveAvgPool2d to ", rows, " x ", columns, " of an image of ",
+                                                 input.height(), " x ", input.width(),
+                                                 " has no ONNX operator: its windows differ in size or overlap"});
+        }
+        return GraphOperator("AveragePool")
+            .window(window_axis(input.height(), height, height, Padding::valid),
+                    window_axis(input.width(), width, width, Padding::valid));
+    }
+
+    template <class BuildContext>
+    static FactoryOf<ops::Resampling, BuildContext, ResamplingShape> operation(const BuildContext& build) {
+        return {shape(build.input)};
+    }
+};
+
+}}  // namespace cupola::CUPOLA_ABI
