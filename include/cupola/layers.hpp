@@ -9,6 +9,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/conv_transpose2d.hpp>
+#include <cupola/layers/crop2d.hpp>
 #include <cupola/layers/drop_path.hpp>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/dropout2d.hpp>
@@ -28,6 +29,7 @@
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/mish.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
+#include <cupola/layers/pad2d.hpp>
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/prelu.hpp>
 #include <cupola/layers/relu.hpp>

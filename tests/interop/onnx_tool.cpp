@@ -44,6 +44,7 @@ struct Windows : Sequential<Input<11, 14, 4>, Keep<"x">,
     OptionAShortcut<10, 3>, Output<"option_a">, From<"x">,
     OptionAShortcut<6>, Output<"more_channels">, From<"x">,
     UpsampleBilinear2d<3>, Output<"bilinear">, From<"x">, AdaptiveAvgPool2d<1, 7>, Output<"adaptive">, From<"x">,
+    Pad2d<1, 2, 0, 3>, Output<"padded">, From<"x">, Crop2d<1, 0, 2, 3>, Output<"cropped">, From<"x">,
     Upsample2d<2>> {};
 
 /// Groups, dilation, and windows that are not square, with every padding.

@@ -129,6 +129,8 @@ TEST_CASE("the other layers") {
     CHECK(
         message_of<InvalidArgument>([&] { (void)form<AdaptiveAvgPool2d<4>>(image); }) ==
         "AdaptiveAvgPool2d to 4 x 4 of an image of 9 x 9 has no ONNX operator: its windows differ in size or overlap");
+    CHECK(form<Pad2d<1, 2, 3, 4>>(image) == "Pad(previous, [0,0,1,3,0,0,2,4])");
+    CHECK(form<Crop2d<1, 2, 3, 4>>(image) == "Slice(previous, [1,3], [7,5], [2,3])");
     CHECK(form<Embedding<9, 2>>({5}) == "Gather(weight, input)");
     CHECK(form<Embedding<9, 2, padding_id(3)>>({5, 1}) == "Gather(weight without 3, input); Transpose perm=0,3,1,2");
     CHECK(form<FromBytes<means(2, 4, 8, 16), deviations(0.5)>>(image) ==

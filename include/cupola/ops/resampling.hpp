@@ -11,6 +11,7 @@
 //            or after the last
 //   mean     the mean of inputs [floor(i in / out), ceil((i + 1) in / out)), PyTorch's adaptive pooling; neighbouring
 //            windows may overlap
+//   shift    output i is input i - first, and zero where there is none: padding with zeros, and cropping
 //
 // Backward is the transposed map; each gradient is added row by row, in float, so it has the same bits for any number
 // of threads.
@@ -25,27 +26,31 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-enum class ResamplingKind : std::uint8_t { linear, mean };
+enum class ResamplingKind : std::uint8_t { linear, mean, shift };
 
 /// One axis; extents are below 2^30. For the kind `linear` the output is a multiple of the input.
 struct ResampledAxis {
     ResamplingKind kind = ResamplingKind::linear;
     std::int64_t input = 0, output = 0;
+    /// For the kind `shift`: the output of input 0, which may be below 0.
+    std::int64_t first = 0;
 
     /// Neighbouring places [begin, end).
     struct Range {
         std::int64_t begin, end;
     };
 
-    /// The inputs that output i reads, of which there is at least one.
+    /// The inputs that output i reads; of the kind `shift` there may be none.
     [[nodiscard]] CUPOLA_HOST_DEVICE Range inputs(std::int64_t i) const {
         if (kind == ResamplingKind::mean) return {i * input / output, ((i + 1) * input + output - 1) / output};
+        if (kind == ResamplingKind::shift) return one_of(i - first, input);
         const std::int64_t low = twice_from_first(i) / (2 * factor());
         return {low, low + 1 < input ? low + 2 : input};
     }
     /// The outputs that read input k, and for the kind `linear` some whose factor is 0.
     [[nodiscard]] CUPOLA_HOST_DEVICE Range outputs(std::int64_t k) const {
         if (kind == ResamplingKind::mean) return {k * output / input, ((k + 1) * output + input - 1) / input};
+        if (kind == ResamplingKind::shift) return one_of(k + first, output);
         // Those at a distance of less than 1: 2 factor (k - 1) < 2 i + 1 - factor < 2 factor (k + 1).
         const std::int64_t f = factor(), begin = (2 * f * k - f) / 2, end = f * (k + 1) + (f + 1) / 2;
         return {k == 0 ? 0 : begin, end < output ? end : output};
@@ -61,6 +66,10 @@ struct ResampledAxis {
     }
 
 private:
+    /// The place, if it is one of `count`.
+    [[nodiscard]] static CUPOLA_HOST_DEVICE Range one_of(std::int64_t place, std::int64_t count) {
+        return place >= 0 && place < count ? Range{place, place + 1} : Range{0, 0};
+    }
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t factor() const { return output / input; }
     /// Twice the distance of output i from the centre of input 0, in outputs; 0 before it.
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t twice_from_first(std::int64_t i) const {

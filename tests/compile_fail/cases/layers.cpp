@@ -25,6 +25,11 @@
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, depthwise>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<9, 3, depthwise>> {};
 
+// case: crop_of_the_whole_image
+// expect: layer 1 (Crop2d<2>) leaves nothing of its input: it takes away 2 rows above and 2 below, 2 columns on the left and 2 on the right; its input is 4 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 8, 3>, Crop2d<2>> {};
+/* right */ struct Net : Sequential<Input<4, 8, 3>, Crop2d<1>> {};
+
 // case: deviation_below_zero
 // expect: layer 1 (Linear<3>) has an initialiser with a deviation or a limit below 0; its input is 4 from the Input
 /* wrong */ struct Net : Sequential<Input<4>, Linear<3, weights(normal(-1))>> {};
