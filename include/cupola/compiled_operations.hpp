@@ -41,6 +41,7 @@
     LISTED(LocalResponseNorm, const LocalResponseNormShape&)                \
     LISTED(LrnThenPool, const LocalResponseNormShape&, const PoolingShape&) \
     LISTED(OptionAShortcut, const OptionAShortcutShape&)                    \
+    LISTED(Permutation, const PermutationShape&)                            \
     LISTED(PoolThenLrn, const PoolingShape&, const LocalResponseNormShape&) \
     LISTED(Pooling, const PoolingShape&)                                    \
     LISTED(PRelu, const PReluShape&)                                        \

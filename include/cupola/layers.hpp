@@ -30,10 +30,12 @@
 #include <cupola/layers/mish.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/pad2d.hpp>
+#include <cupola/layers/permute.hpp>
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/prelu.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/relu6.hpp>
+#include <cupola/layers/reshape.hpp>
 #include <cupola/layers/rms_norm.hpp>
 #include <cupola/layers/scale_channels.hpp>
 #include <cupola/layers/sigmoid.hpp>

@@ -45,6 +45,8 @@ struct Windows : Sequential<Input<11, 14, 4>, Keep<"x">,
     OptionAShortcut<6>, Output<"more_channels">, From<"x">,
     UpsampleBilinear2d<3>, Output<"bilinear">, From<"x">, AdaptiveAvgPool2d<1, 7>, Output<"adaptive">, From<"x">,
     Pad2d<1, 2, 0, 3>, Output<"padded">, From<"x">, Crop2d<1, 0, 2, 3>, Output<"cropped">, From<"x">,
+    Permute<2, 0, 1>, Output<"permuted">, Reshape<7, 2, -1>, Output<"reshaped">, Permute<1, 0, 2>, Reshape<-1, 4>, Permute<1, 0>,
+    Reshape<154, 4>, Output<"positions">, Reshape<2, 14, 22>, Output<"image">, From<"x">,
     Upsample2d<2>> {};
 
 /// Groups, dilation, and windows that are not square, with every padding.

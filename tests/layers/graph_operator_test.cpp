@@ -131,6 +131,13 @@ TEST_CASE("the other layers") {
         "AdaptiveAvgPool2d to 4 x 4 of an image of 9 x 9 has no ONNX operator: its windows differ in size or overlap");
     CHECK(form<Pad2d<1, 2, 3, 4>>(image) == "Pad(previous, [0,0,1,3,0,0,2,4])");
     CHECK(form<Crop2d<1, 2, 3, 4>>(image) == "Slice(previous, [1,3], [7,5], [2,3])");
+    CHECK(form<Permute<2, 0, 1>>(image) == "Transpose perm=0,3,1,2");  // of channels, height, width
+    CHECK(form<Permute<1, 0, 2>>(image) == "Transpose perm=0,1,3,2");
+    CHECK(form<Permute<1, 0>>({3, 4}) == "Transpose perm=0,2,1");
+    CHECK(form<Reshape<-1>>(image) == "Flatten");
+    CHECK(form<Reshape<2, 6>>({12}) == "Reshape(previous, [0,2,6])");
+    CHECK(form<Reshape<-1, 12>>(image) == "Transpose perm=0,2,3,1; Reshape(previous, [0,27,12])");
+    CHECK(form<Reshape<3, 2, 2>>({12}) == "Reshape(previous, [0,3,2,2]); Transpose perm=0,3,1,2");
     CHECK(form<Embedding<9, 2>>({5}) == "Gather(weight, input)");
     CHECK(form<Embedding<9, 2, padding_id(3)>>({5, 1}) == "Gather(weight without 3, input); Transpose perm=0,3,1,2");
     CHECK(form<FromBytes<means(2, 4, 8, 16), deviations(0.5)>>(image) ==

@@ -48,6 +48,7 @@ using EmulatedNode = std::unique_ptr<PlanNode<Cuda, T>>;
     CUPOLA_EMULATED_NODE(TEMPLATE, T, LocalResponseNorm, const LocalResponseNormShape&)                               \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, LrnThenPool, const LocalResponseNormShape&, const PoolingShape&)                \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, OptionAShortcut, const OptionAShortcutShape&)                                   \
+    CUPOLA_EMULATED_NODE(TEMPLATE, T, Permutation, const PermutationShape&)                                           \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, PoolThenLrn, const PoolingShape&, const LocalResponseNormShape&)                \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Pooling, const PoolingShape&)                                                   \
     CUPOLA_EMULATED_NODE(TEMPLATE, T, Product)                                                                        \
