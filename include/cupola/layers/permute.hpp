@@ -26,7 +26,7 @@ struct Permute {
     static constexpr std::int64_t given[rank + 1] = {axes..., 0};
     static constexpr LayerDescription description = [] {
         LayerDescription result("Permute");
-        for (std::size_t i = 0; i < rank; ++i) result = result.add_if(true, i == 0 ? " " : ", ", given[i]);
+        for (std::size_t i = 0; i != rank; ++i) result = result.add_if(true, i == 0 ? " " : ", ", given[i]);
         return result;
     }();
     static constexpr LayerDescription rank_error{"permutes ", static_cast<std::int64_t>(rank),
@@ -35,9 +35,9 @@ struct Permute {
     /// Whether each axis occurs once.
     static constexpr bool is_permutation = [] {
         bool result = rank >= 1 && rank <= max_rank;
-        for (std::size_t axis = 0; axis < rank; ++axis) {
+        for (std::size_t axis = 0; axis != rank; ++axis) {
             int times = 0;
-            for (std::size_t i = 0; i < rank; ++i) times += given[i] == static_cast<std::int64_t>(axis) ? 1 : 0;
+            for (std::size_t i = 0; i != rank; ++i) times += given[i] == static_cast<std::int64_t>(axis) ? 1 : 0;
             result = result && times == 1;
         }
         return result;
@@ -45,7 +45,7 @@ struct Permute {
 
     static constexpr PermutationShape shape(const Shape& input) {
         PermutationShape result{input, {}};
-        for (std::size_t i = 0; i < rank; ++i) result.axes[i] = static_cast<std::size_t>(given[i]);
+        for (std::size_t i = 0; i != rank; ++i) result.axes[i] = static_cast<std::size_t>(given[i]);
         return result;
     }
 
@@ -54,7 +54,7 @@ struct Permute {
             return ShapeError{"expects each axis of its input once, from 0 on"};
         } else {
             if (input.rank != rank) return ShapeError{rank_error.c_str()};
-            for (std::size_t i = 0; i < rank; ++i) {
+            for (std::size_t i = 0; i != rank; ++i) {
                 if (!are_window_extents({input[i]})) return ShapeError{"has an extent of more than 2^29"};
             }
             return shape(input).output();
@@ -65,7 +65,7 @@ struct Permute {
         // In a graph an image has its channels first.
         constexpr std::int64_t own[] = {2, 0, 1}, place[] = {1, 2, 0};
         std::int64_t perm[max_rank] = {};
-        for (std::size_t i = 0; i < rank; ++i)
+        for (std::size_t i = 0; i != rank; ++i)
             perm[i] = 1 + (rank == 3 ? place[given[own[rank == 3 ? i : 0]]] : given[i]);
         GraphOperator result("Transpose");
         switch (rank) {

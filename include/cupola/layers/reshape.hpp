@@ -33,12 +33,12 @@ struct Reshape {
 
     static constexpr LayerDescription description = [] {
         LayerDescription result("Reshape");
-        for (std::size_t i = 0; i < rank; ++i) result = result.add_if(true, i == 0 ? " " : " x ", given[i]);
+        for (std::size_t i = 0; i != rank; ++i) result = result.add_if(true, i == 0 ? " " : " x ", given[i]);
         return result;
     }();
     static constexpr LayerDescription size_error = [] {
         LayerDescription result("expects as many elements as in ");
-        for (std::size_t i = 0; i < rank; ++i) {
+        for (std::size_t i = 0; i != rank; ++i) {
             result = given[i] == -1 ? result.add_if(true, i == 0 ? "" : " x ", "n")
                                     : result.add_if(true, i == 0 ? "" : " x ", given[i]);
         }
@@ -52,7 +52,7 @@ struct Reshape {
         if (left * known != input.size() || left < 1 || (open == 0 && left != 1)) return ShapeError{size_error.c_str()};
         Shape result;
         result.rank = rank;
-        for (std::size_t i = 0; i < rank && i < max_rank; ++i) result.extents[i] = given[i] == -1 ? left : given[i];
+        for (std::size_t i = 0; i != rank && i < max_rank; ++i) result.extents[i] = given[i] == -1 ? left : given[i];
         return result;
     }
 
