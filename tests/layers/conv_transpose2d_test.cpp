@@ -185,6 +185,12 @@ TYPED_TEST_CASE("ConvTranspose2d adds to its parameters' gradients, and leaves o
     const operation_run::Outcome inference = outcome_of();
     CHECK(reference::same_bits(inference.output, plain.output));
     CHECK(inference.needs.saved == 0);
+    // Outside training only the convolution's gradient of its input is computed.
+    problem.made_for_training = problem.training = problem.made_for_input_gradient = problem.input_gradient = true;
+    CHECK(inference.needs.packed <= outcome_of().needs.packed);
+#ifndef CUPOLA_TEST_CUDA
+    CHECK(inference.needs.packed < outcome_of().needs.packed);
+#endif
 }
 
 #ifndef CUPOLA_TEST_CUDA

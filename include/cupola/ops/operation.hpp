@@ -51,6 +51,9 @@ struct BuildContext {
     /// Whether backward is called, and whether it must compute the gradient of the input.
     bool training = true;
     bool input_gradient = true;
+    /// False where an operation is a part of another one that calls its backward only: it may leave out what forward
+    /// needs, and `prepare` is called for backward.
+    bool forward = true;
     /// False for a frozen layer whose traits say that its operation can leave out the gradients of its parameters
     /// (LayerTraits::can_omit_parameter_gradients): BackwardArgs::parameter_gradients are then null.
     bool parameter_gradients = true;

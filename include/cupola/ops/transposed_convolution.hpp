@@ -76,7 +76,7 @@ public:
     [[nodiscard]] MemoryNeeds needs() const {
         MemoryNeeds needs = memory_needs(data_);
         if (weights_) {
-            // Its weights are not read, so they are not packed.
+            // Its weights are not read, so they are not prepared.
             const MemoryNeeds of_weights = memory_needs(*weights_);
             needs.saved = of_weights.saved;
             needs.scratch = std::max(needs.scratch, of_weights.scratch);
@@ -125,6 +125,7 @@ private:
     /// For a convolution from the output to the input, with backward for the input's gradient or for the weights'.
     [[nodiscard]] static BuildContext<Device, T> from_output(BuildContext<Device, T> build, bool data, bool weights) {
         std::swap(build.input, build.output);
+        build.forward = data && build.training && build.input_gradient;
         build.training = true;
         build.input_gradient = data;
         build.parameter_gradients = weights;

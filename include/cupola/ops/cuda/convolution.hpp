@@ -60,7 +60,7 @@ public:
             return std::move(
                 impl::plan_convolution(target, problem_of(direction), rules, &context.plan_choices(), trial).plan);
         };
-        plan_forward(context, target, problem_of(impl::ConvolutionDirection::forward), rules, trial);
+        if (build.forward) plan_forward(context, target, problem_of(impl::ConvolutionDirection::forward), rules, trial);
         if (!build.training) return;
         if (build.parameter_gradients) backward_weights_ = plan(impl::ConvolutionDirection::backward_weights);
         if (build.input_gradient) backward_data_ = plan(impl::ConvolutionDirection::backward_data);

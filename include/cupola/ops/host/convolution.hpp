@@ -37,6 +37,7 @@ public:
         }
         const Tensors tensors(build, shape);
         make_forward(build, tensors);
+        if (build.forward) pack_for_forward(build.context, tensors);
         if (!build.training) return;
         if (parameter_gradients_) weight_gradient_ = make_weight_gradient(build, shape);
         if (parameter_gradients_ && !weight_gradient_) make_backward_weights(build.context, tensors);
@@ -60,7 +61,7 @@ public:
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->prepare(args);
         }
-        pack_forward_.run(args.scratch, {args.parameters[0], args.packed});
+        if (pack_forward_) pack_forward_.run(args.scratch, {args.parameters[0], args.packed});
         if (pack_backward_) pack_backward_.run(args.scratch, {args.parameters[0], args.packed + packed_forward_bytes_});
     }
 
@@ -132,6 +133,7 @@ private:
     };
     static constexpr dnnl_alg_kind_t algorithm = dnnl_convolution_direct;
 
+    /// oneDNN makes the primitives of backward from that of forward.
     [[gnu::cold]] void make_forward(const BuildContext<Host, T>& build, const Tensors& t) {
         const auto with_relu = impl::dnnl_attributes(relu_);
         const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
@@ -144,7 +146,9 @@ private:
         forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
         forward_.add(DNNL_ARG_DST, t.target.get());
         if (shape_.bias) forward_.add(DNNL_ARG_BIAS, t.bias.get());
-        pack_forward_ = impl::dnnl_reorder(build.context, t.plain.get(), forward_.query(dnnl_query_weights_md));
+    }
+    [[gnu::cold]] void pack_for_forward(const HostContext& context, const Tensors& t) {
+        pack_forward_ = impl::dnnl_reorder(context, t.plain.get(), forward_.query(dnnl_query_weights_md));
         packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
     }
     [[gnu::cold]] void make_backward_weights(const HostContext& context, const Tensors& t) {

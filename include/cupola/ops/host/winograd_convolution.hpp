@@ -48,6 +48,7 @@ public:
           bias_(shape.bias),
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
+          runs_forward_(build.forward),
           trains_(build.training && build.parameter_gradients),
           input_gradient_(build.training && build.input_gradient),
           outputs_(build.batch * build.output.size()),
@@ -63,7 +64,8 @@ public:
     }
 
     [[nodiscard]] MemoryNeeds needs() const override {
-        MemoryNeeds needs{.packed = packed_bytes(), .saved = 0, .scratch = bytes(forward_.scratch_floats())};
+        MemoryNeeds needs{.packed = packed_bytes()};
+        if (runs_forward_) needs.scratch = bytes(forward_.scratch_floats());
         if (trains_) needs.scratch = std::max(needs.scratch, bytes(weights_.scratch_floats()));
         if (input_gradient_) {
             needs.packed += bytes(data_.packed_floats());
@@ -74,7 +76,8 @@ public:
 
     /// Transforms the filters. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host>& args) override {
-        impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
+        if (runs_forward_)
+            impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
         if (!input_gradient_) return;
         impl::pack_winograd_turned_filters<W>(args.context, args.parameters[0], map_.in, map_.out,
                                               floats(args.packed + packed_bytes()));
@@ -106,10 +109,10 @@ private:
 
     [[nodiscard]] static float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
     [[nodiscard]] static std::size_t bytes(std::size_t count) { return aligned(count * sizeof(float)); }
-    [[nodiscard]] std::size_t packed_bytes() const { return bytes(forward_.packed_floats()); }
+    [[nodiscard]] std::size_t packed_bytes() const { return runs_forward_ ? bytes(forward_.packed_floats()) : 0; }
 
     impl::TiledMap map_;
-    bool bias_, relu_, mask_, trains_, input_gradient_;
+    bool bias_, relu_, mask_, runs_forward_, trains_, input_gradient_;
     std::int64_t outputs_;
     impl::WinogradMap<W> forward_, data_;
     impl::WinogradWeightGradient<W> weights_;
