@@ -6,7 +6,6 @@
 // for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's primitive is not created.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -30,11 +29,9 @@ public:
           parameter_gradients_(build.parameter_gradients),
           outputs_(build.batch * build.output.size()) {
         impl::require_instructions<T>("bfloat16 convolutions need");
-        if constexpr (std::same_as<T, float>) {
-            if (const auto* const other = build.context.convolution(); other != nullptr)
-                other_ = other->make(build, shape);
-            if (other_) return;
-        }
+        if (const auto* const other = build.context.convolution(); other != nullptr)
+            other_ = other->make_for(build, shape);
+        if (other_) return;
         const Tensors tensors(build, shape);
         make_forward(build, tensors);
         if (build.forward) pack_for_forward(build.context, tensors);
@@ -58,17 +55,13 @@ public:
 
     /// Packs the weights. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host, T>& args) {
-        if constexpr (std::same_as<T, float>) {
-            if (other_) return other_->prepare(args);
-        }
+        if (other_) return other_->prepare(args);
         if (pack_forward_) pack_forward_.run(args.scratch, {args.parameters[0], args.packed});
         if (pack_backward_) pack_backward_.run(args.scratch, {args.parameters[0], args.packed + packed_forward_bytes_});
     }
 
     void forward(const ForwardArgs<Host, T>& args) {
-        if constexpr (std::same_as<T, float>) {
-            if (other_) return other_->forward(args);
-        }
+        if (other_) return other_->forward(args);
         if (shape_.bias) {
             forward_.run(args.scratch, {args.input, args.packed, args.output, args.parameters[1]});
         } else {
@@ -77,9 +70,7 @@ public:
     }
 
     void backward(const BackwardArgs<Host, T>& args) {
-        if constexpr (std::same_as<T, float>) {
-            if (other_) return other_->backward(args);
-        }
+        if (other_) return other_->backward(args);
         // A gradient that only the weights' is computed from is masked in that pass.
         const bool mask_weights =
             mask_ && args.input_gradient == nullptr && weight_gradient_ && weight_gradient_->masks();
@@ -204,7 +195,7 @@ private:
     }
 
     /// The algorithm used instead of oneDNN, where the device's options request one that supports the shape.
-    std::unique_ptr<HostConvolution> other_;
+    std::unique_ptr<HostConvolution<T>> other_;
     /// The kernel that computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
     std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
     ConvolutionShape shape_;

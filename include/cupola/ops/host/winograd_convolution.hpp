@@ -33,9 +33,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace ops {
 
-/// The algorithm with tiles of `Tile` x `Tile` outputs.
-template <std::size_t Tile, std::size_t Kernel>
-class WinogradConvolution final : public HostConvolution {
+/// The algorithm with tiles of `Tile` x `Tile` outputs, on activations in `T`.
+template <std::size_t Tile, std::size_t Kernel, impl::HostElement T = float>
+class WinogradConvolution final : public HostConvolution<T> {
 public:
     [[nodiscard]] static bool supports(const ConvolutionShape& shape) {
         constexpr auto taps = static_cast<std::int64_t>(Kernel);
@@ -43,7 +43,7 @@ public:
                shape.width.window == taps && shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
     }
 
-    [[gnu::cold]] WinogradConvolution(const BuildContext<Host>& build, const ConvolutionShape& shape)
+    [[gnu::cold]] WinogradConvolution(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
         : map_{shape.height, shape.width, build.batch, shape.in_channels, shape.out_channels},
           bias_(shape.bias),
           relu_(build.activation == Activation::relu),
@@ -75,31 +75,31 @@ public:
     }
 
     /// Transforms the filters. Called once per change of the parameters.
-    void prepare(const ForwardArgs<Host>& args) override {
+    void prepare(const ForwardArgs<Host, T>& args) override {
         if (runs_forward_)
-            impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
+            impl::pack_winograd_filters<W, T>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
         if (!input_gradient_) return;
-        impl::pack_winograd_turned_filters<W>(args.context, args.parameters[0], map_.in, map_.out,
-                                              floats(args.packed + packed_bytes()));
+        impl::pack_winograd_turned_filters<W, T>(args.context, args.parameters[0], map_.in, map_.out,
+                                                 floats(args.packed + packed_bytes()));
     }
 
-    void forward(const ForwardArgs<Host>& args) override {
+    void forward(const ForwardArgs<Host, T>& args) override {
         forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, relu_,
                      args.output, floats(args.scratch));
     }
 
-    void backward(const BackwardArgs<Host>& args) override {
+    void backward(const BackwardArgs<Host, T>& args) override {
         if (mask_) impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
         if (trains_) backward_weights(args);
         if (args.input_gradient != nullptr) backward_data(args);
     }
 
     /// The two parts of backward, for a masked output gradient.
-    void backward_weights(const BackwardArgs<Host>& args) {
+    void backward_weights(const BackwardArgs<Host, T>& args) {
         weights_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));
     }
-    void backward_data(const BackwardArgs<Host>& args) {
+    void backward_data(const BackwardArgs<Host, T>& args) {
         data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, false,
                   args.input_gradient, floats(args.scratch));
     }
@@ -114,29 +114,45 @@ private:
     impl::TiledMap map_;
     bool bias_, relu_, mask_, runs_forward_, trains_, input_gradient_;
     std::int64_t outputs_;
-    impl::WinogradMap<W> forward_, data_;
-    impl::WinogradWeightGradient<W> weights_;
+    impl::WinogradMap<W, T> forward_, data_;
+    impl::WinogradWeightGradient<W, T> weights_;
 };
 
 }  // namespace ops
 
 namespace impl {
 
-[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const BuildContext<Host>& build,
-                                                                    const ConvolutionShape& shape) {
+template <HostElement T>
+[[nodiscard, gnu::cold]] std::unique_ptr<HostConvolution<T>> make_winograd(const BuildContext<Host, T>& build,
+                                                                           const ConvolutionShape& shape) {
     constexpr std::int64_t tile = 4;
     for (const WindowAxis& axis : {shape.height, shape.width}) {
         if (axis.input < tile || axis.output < tile) return nullptr;
     }
     if (ops::WinogradConvolution<4, 5>::supports(shape))
-        return std::make_unique<ops::WinogradConvolution<4, 5>>(build, shape);
+        return std::make_unique<ops::WinogradConvolution<4, 5, T>>(build, shape);
     if (ops::WinogradConvolution<4, 3>::supports(shape))
-        return std::make_unique<ops::WinogradConvolution<4, 3>>(build, shape);
+        return std::make_unique<ops::WinogradConvolution<4, 3, T>>(build, shape);
+    return nullptr;
+}
+
+/// Whether the algorithm is the faster one in bfloat16, where oneDNN computes for `library_isa`: not beside AMX, and not
+/// in a file that is compiled for vectors of fewer than 16 floats.
+[[nodiscard]] constexpr bool winograd_suits_bfloat16(int library_isa) {
+    return lane_count == 16 && (library_isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
+}
+
+[[nodiscard, gnu::cold]] inline std::unique_ptr<HostConvolution<BFloat16>> make_winograd_in_bfloat16(
+    [[maybe_unused]] const BuildContext<Host, BFloat16>& build, [[maybe_unused]] const ConvolutionShape& shape) {
+    if constexpr (lane_count == 16) {
+        if (winograd_suits_bfloat16(dnnl_get_effective_cpu_isa())) return make_winograd(build, shape);
+    }
     return nullptr;
 }
 
 }  // namespace impl
 
-inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd};
+inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd<float>,
+                                               &impl::make_winograd_in_bfloat16};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector register of floats, by the compilers' vector extension. Its width is that of the instruction set for which
-// the file is compiled, so that the same code is AVX-512, AVX2 or plain, and no width without a register is used.
+// One vector register of floats, by the compilers' vector extension, loaded from and stored to tensors of either element
+// type. Its width is that of the instruction set for which the file is compiled, so that the same code is AVX-512, AVX2
+// or plain, and no width without a register is used.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,8 @@
 #include <utility>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/element_type.hpp>
+#include <cupola/ops/host/impl/avx512.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -30,6 +33,46 @@ typedef float Lanes __attribute__((vector_size(sizeof(float) * lane_count)));
 }
 
 [[gnu::always_inline]] inline void store_lanes(float* to, Lanes value) { __builtin_memcpy(to, &value, sizeof value); }
+
+/// The bits of as many elements of bfloat16 as a register has floats.
+typedef std::uint16_t BFloat16Lanes __attribute__((vector_size(sizeof(std::uint16_t) * lane_count)));
+
+[[nodiscard, gnu::always_inline]] inline Lanes widened_lanes(BFloat16Lanes bits) {
+    typedef std::uint32_t Wide __attribute__((vector_size(sizeof(float) * lane_count)));
+    return reinterpret_cast<Lanes>(__builtin_convertvector(bits, Wide) << 16);
+}
+/// Rounds to nearest, ties to even; a NaN is kept.
+[[nodiscard, gnu::always_inline]] inline BFloat16Lanes narrowed_lanes(Lanes value) {
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
+    return reinterpret_cast<BFloat16Lanes>(narrowed(value));
+#else
+    typedef std::uint32_t Wide __attribute__((vector_size(sizeof(float) * lane_count)));
+    const Wide bits = reinterpret_cast<Wide>(value), high = bits >> 16;
+    const Wide is_nan = reinterpret_cast<Wide>(value != value);
+    const Wide nearest = (bits + 0x7FFFU + (high & 1U)) >> 16;
+    return __builtin_convertvector(((high | 0x40U) & is_nan) | (nearest & ~is_nan), BFloat16Lanes);
+#endif
+}
+
+[[gnu::always_inline]] inline Lanes load_lanes(const BFloat16* from) {
+    BFloat16Lanes bits;
+    __builtin_memcpy(&bits, &from->bits, sizeof bits);
+    return widened_lanes(bits);
+}
+[[gnu::always_inline]] inline void store_lanes(BFloat16* to, Lanes value) {
+    const BFloat16Lanes bits = narrowed_lanes(value);
+    __builtin_memcpy(&to->bits, &bits, sizeof bits);
+}
+
+/// Each value as an element of type T has it.
+template <class T>
+[[nodiscard, gnu::always_inline]] inline Lanes rounded_lanes(Lanes value) {
+    if constexpr (std::is_same_v<T, float>) {
+        return value;
+    } else {
+        return widened_lanes(narrowed_lanes(value));
+    }
+}
 
 /// Calls f(i) for i in [0, Count), each a constant: arrays of vectors that are only indexed this way stay in registers.
 template <std::size_t Count, class Function>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Filters transformed to the points of Winograd's algorithm, G g G', as the right operand of the products.
+// Filters transformed to the points of Winograd's algorithm, G g G', as the right operand of the products. A weight is
+// first rounded to the element type of the activations, T, as a product of two such elements has it.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ template <class W>
 
 /// packed[point][block of product_columns output channels][input channel][output channel of the block], for forward.
 /// `weight` is [out, kernel, kernel, in].
-template <class W>
+template <class W, class T = float>
 void pack_winograd_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
                            float* packed) {
     constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
@@ -57,7 +58,8 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
             for (std::int64_t i = 0; i < run; ++i) {
                 Lanes taps[W::kernel][W::kernel];
                 for (std::size_t a = 0; a < W::kernel; ++a) {
-                    for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = load_lanes(turned[i][a][b]);
+                    for (std::size_t b = 0; b < W::kernel; ++b)
+                        taps[a][b] = rounded_lanes<T>(load_lanes(turned[i][a][b]));
                 }
                 transform_filter<W>(taps, to + (c + i) * width, point_stride(in, out));
             }
@@ -67,7 +69,7 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
 
 /// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter
 /// rotated by 180 degrees: for the gradient of the input.
-template <class W>
+template <class W, class T = float>
 void pack_winograd_turned_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
                                   float* packed) {
     constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
@@ -78,7 +80,7 @@ void pack_winograd_turned_filters(const HostContext& context, const float* weigh
             Lanes taps[W::kernel][W::kernel];
             const float* from = weight + (o + 1) * taps_of * in + c;
             for (std::size_t a = 0; a < W::kernel; ++a) {
-                for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = load_lanes(from -= in);
+                for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = rounded_lanes<T>(load_lanes(from -= in));
             }
             transform_filter<W>(taps, packed + block * out + o * width + (c - block), point_stride(in, out));
         }

@@ -35,10 +35,11 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return std::min(fitting, fraction);
 }
 
-/// to[point] = M d M' for the square d of pixels in `rows`, from channel c on.
-template <class M, std::size_t Count>
-[[gnu::always_inline]] inline void transform_tile(const TileRows<Count>& rows, std::int64_t channels, std::int64_t c,
-                                                  float* to, std::int64_t stride) {
+/// to[point] = M d M', the rows [row, end) of it, for the square d of pixels in `rows`, from channel c on.
+template <class M, class T, std::size_t Count>
+[[gnu::always_inline]] inline void transform_tile(const TileRows<T, Count>& rows, std::int64_t channels, std::int64_t c,
+                                                  float* to, std::int64_t stride, std::size_t row = 0,
+                                                  std::size_t end = M::matrix.size()) {
     constexpr std::size_t points = M::matrix.size();
     Lanes half[Count][points];  // [column][point]
     for (std::size_t x = 0; x < Count; ++x) {
@@ -53,7 +54,7 @@ template <class M, std::size_t Count>
         });
         to_points<M>(pixels, half[x]);
     }
-    for (std::size_t i = 0; i < points; ++i) {
+    for (std::size_t i = row; i < end; ++i) {
         Lanes line[Count], values[points];
         for_each_index<Count>([&](auto x) __attribute__((always_inline)) { line[x] = half[x][i]; });
         to_points<M>(line, values);
@@ -64,7 +65,8 @@ template <class M, std::size_t Count>
     }
 }
 
-template <class W>
+/// Reads and writes tensors of type T; the rest is float.
+template <class W, class T = float>
 class WinogradMap {
 public:
     WinogradMap(const TiledMap& map, int threads)
@@ -83,8 +85,8 @@ public:
     }
 
     /// `filters` must have been written by pack_winograd_filters. `bias` may be null.
-    void run(const HostContext& context, const float* input, const float* filters, const float* bias, bool relu,
-             float* output, float* scratch) const {
+    void run(const HostContext& context, const T* input, const float* filters, const float* bias, bool relu, T* output,
+             float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
         const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
         parallel_for(context, threads_, [=, this](std::int64_t thread) {
@@ -92,7 +94,7 @@ public:
             float* const products = transformed + transformed_floats();
             for (std::int64_t block = blocks * thread / threads_; block < blocks * (thread + 1) / threads_; ++block) {
                 const std::int64_t first = block * block_, count = std::min(block_, tiles_.count - first);
-                transform_inputs(input, scratch, first, count, transformed);
+                transform_inputs(input, reinterpret_cast<const T*>(scratch), first, count, transformed);
                 const std::int64_t rows = (count + product_rows - 1) / product_rows * product_rows;
                 for (std::int64_t channel = 0; channel < map_.out; channel += product_columns) {
                     const std::int64_t channels = std::min(product_columns, map_.out - channel);
@@ -121,14 +123,14 @@ private:
     [[nodiscard]] std::int64_t product_floats() const { return points * point_stride(block_, product_columns); }
 
     /// transformed[point][tile][channel] = Bt d B.
-    void transform_inputs(const float* input, const float* zeros, std::int64_t first, std::int64_t count,
+    void transform_inputs(const T* input, const T* zeros, std::int64_t first, std::int64_t count,
                           float* transformed) const {
         const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
         const std::int64_t stride = point_stride(block_, channels);
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
-            const TileRows<W::points> rows(input + place.image * height * width * channels, height, width, channels,
-                                           place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
+            const TileRows<T, W::points> rows(input + place.image * height * width * channels, height, width, channels,
+                                              place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
             for (std::int64_t c = 0; c < channels; c += lane_count) {
                 transform_tile<typename W::Input>(rows, channels, c, transformed + t * channels + c, stride);
             }
@@ -137,12 +139,12 @@ private:
 
     /// output = At m A + bias, for the channels [channel, channel + channels).
     void transform_outputs(const float* products, std::int64_t first, std::int64_t count, std::int64_t channel,
-                           std::int64_t channels, const float* bias, bool relu, float* output) const {
+                           std::int64_t channels, const float* bias, bool relu, T* output) const {
         const std::int64_t height = map_.height.output, width = map_.width.output;
         const std::int64_t stride = point_stride(block_, product_columns);
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
-            float* const corner = output + ((place.image * height + place.y) * width + place.x) * map_.out + channel;
+            T* const corner = output + ((place.image * height + place.y) * width + place.x) * map_.out + channel;
             const std::int64_t rows = std::min(tile, height - place.y), columns = std::min(tile, width - place.x);
             for (std::int64_t c = 0; c < channels; c += lane_count) {
                 Lanes half[W::points][W::tile];  // [column of points][row of outputs]
@@ -159,7 +161,7 @@ private:
                     Lanes line[W::points], values[W::tile];
                     for_each_index<W::points>([&](auto j) __attribute__((always_inline)) { line[j] = half[j][y]; });
                     from_points<typename W::Output>(line, values);
-                    float* const to = corner + y * width * map_.out + c;
+                    T* const to = corner + y * width * map_.out + c;
                     for_each_index<W::tile>([&](auto x) __attribute__((always_inline)) {
                         if (static_cast<std::int64_t>(x) >= columns) return;
                         Lanes value = values[x] + start;

@@ -36,14 +36,14 @@ struct TileSpan {
 
 /// The rows of a square of `Size` x `Size` pixels of an image, with zeros for those outside. The caller handles columns
 /// outside: [columns.begin, columns.end) are inside.
-template <std::size_t Size>
+template <class T, std::size_t Size>
 struct TileRows {
     TileSpan columns;
-    std::array<const float*, Size> row{};  // at column columns.begin
+    std::array<const T*, Size> row{};  // at column columns.begin
 
     /// `zeros` must contain as many pixels as a tile is wide.
-    TileRows(const float* image, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t y,
-             std::int64_t x, const float* zeros)
+    TileRows(const T* image, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t y,
+             std::int64_t x, const T* zeros)
         : columns(x, Size, width) {
         const TileSpan rows(y, Size, height);
         for (std::int64_t i = 0; i < static_cast<std::int64_t>(Size); ++i) {

@@ -16,12 +16,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <cupola/ops/host/impl/winograd_map.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-template <class W>
+/// Of tensors of type T; the sums and both gradients are float.
+template <class W, class T = float>
 class WinogradWeightGradient {
 public:
     WinogradWeightGradient(const TiledMap& map, int threads)
@@ -39,7 +41,7 @@ public:
     }
 
     /// `bias_gradient` may be null. Both gradients are written, or added to if `add` is set.
-    void run(const HostContext& context, const float* input, const float* output_gradient, float* weight_gradient,
+    void run(const HostContext& context, const T* input, const T* output_gradient, float* weight_gradient,
              float* bias_gradient, bool add, float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
         float* const sums = scratch + zero_floats();
@@ -59,7 +61,7 @@ public:
                             .gradients = inputs + input_floats(),
                             .sums = sums + segment * sum_floats(),
                             .bias_sums = bias_sums + segment * map_.out};
-            add_up(input, output_gradient, scratch, part);
+            add_up(input, output_gradient, reinterpret_cast<const T*>(scratch), part);
         });
         parallel_for(context, map_.out, [=, this](std::int64_t o) { write_gradient(sums, o, add, weight_gradient); });
         if (bias_gradient == nullptr) return;
@@ -98,7 +100,7 @@ private:
     [[nodiscard]] std::int64_t input_floats() const { return rows_at_once_ * side * point_stride(block_, map_.in); }
     [[nodiscard]] std::int64_t gradient_floats() const { return rows_at_once_ * side * point_stride(block_, map_.out); }
 
-    void add_up(const float* input, const float* output_gradient, const float* zeros, const Part& part) const {
+    void add_up(const T* input, const T* output_gradient, const T* zeros, const Part& part) const {
         for (std::int64_t first = part.first_tile; first < part.end_tile; first += block_) {
             const std::int64_t count = std::min(block_, part.end_tile - first);
             const bool add = first != part.first_tile;
@@ -118,7 +120,7 @@ private:
 
     /// The sum of factors[k] rows.row[k] at column x.
     template <std::size_t Count>
-    [[gnu::always_inline]] static Lanes column_product(const Lanes (&factors)[Count], const TileRows<Count>& rows,
+    [[gnu::always_inline]] static Lanes column_product(const Lanes (&factors)[Count], const TileRows<T, Count>& rows,
                                                        std::int64_t x, std::int64_t channels, std::int64_t c) {
         if (x < rows.columns.begin || x >= rows.columns.end) return Lanes{};
         const std::int64_t at = (x - rows.columns.begin) * channels + c;
@@ -131,12 +133,20 @@ private:
 
     /// to[i - row][j][tile][channel] = the rows [row, end) of M d M' for the square d of pixels in `rows`, at tile t.
     template <class M, std::size_t Count>
-    static void transform_rows(const TileRows<Count>& rows, std::int64_t channels, std::int64_t first_channel,
+    static void transform_rows(const TileRows<T, Count>& rows, std::int64_t channels, std::int64_t first_channel,
                                std::int64_t end_channel, std::int64_t row, std::int64_t end, float* to,
                                std::int64_t stride) {
         if (end - row == side) {
             for (std::int64_t c = first_channel; c < end_channel; c += lane_count) {
                 transform_tile<M>(rows, channels, c, to + c, stride);
+            }
+            return;
+        }
+        // A pixel is converted once for all rows.
+        if constexpr (!std::is_same_v<T, float>) {
+            for (std::int64_t c = first_channel; c < end_channel; c += lane_count) {
+                transform_tile<M>(rows, channels, c, to + c, stride, static_cast<std::size_t>(row),
+                                  static_cast<std::size_t>(end));
             }
             return;
         }
@@ -159,26 +169,26 @@ private:
     }
 
     /// The rows [row, end) of Bt d B.
-    void transform_inputs(const float* input, const float* zeros, std::int64_t first, std::int64_t count,
-                          std::int64_t row, std::int64_t end, const Part& part) const {
+    void transform_inputs(const T* input, const T* zeros, std::int64_t first, std::int64_t count, std::int64_t row,
+                          std::int64_t end, const Part& part) const {
         const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
-            const TileRows<W::points> rows(input + place.image * height * width * channels, height, width, channels,
-                                           place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
+            const TileRows<T, W::points> rows(input + place.image * height * width * channels, height, width, channels,
+                                              place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
             transform_rows<typename W::Input>(rows, channels, 0, channels, row, end, part.inputs + t * channels,
                                               point_stride(block_, channels));
         }
     }
 
     /// The rows [row, end) of A dy A'.
-    void transform_gradients(const float* output_gradient, const float* zeros, std::int64_t first, std::int64_t count,
+    void transform_gradients(const T* output_gradient, const T* zeros, std::int64_t first, std::int64_t count,
                              std::int64_t row, std::int64_t end, const Part& part) const {
         const std::int64_t height = map_.height.output, width = map_.width.output, channels = map_.out;
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
-            const TileRows<W::tile> rows(output_gradient + place.image * height * width * channels, height, width,
-                                         channels, place.y, place.x, zeros);
+            const TileRows<T, W::tile> rows(output_gradient + place.image * height * width * channels, height, width,
+                                            channels, place.y, place.x, zeros);
             transform_rows<typename W::OutputGradient>(rows, channels, part.first_out, part.end_out, row, end,
                                                        part.gradients + t * channels, point_stride(block_, channels));
         }
