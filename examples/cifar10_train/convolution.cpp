@@ -8,8 +8,19 @@
 
 namespace cifar10 {
 
+namespace {
+
+bool winograd_suits(const TrainOptions& options) { return options.precision == "float" || winograd_suits_bfloat16(); }
+
+}  // namespace
+
+void check_convolution(const TrainOptions& options) {
+    require(winograd_suits(options) || options.convolution != "winograd",
+            "--convolution winograd with --precision bf16 is for processors with AVX512_FP16 and without AMX");
+}
+
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
-    return options.convolution != "direct" && options.precision == "float" ? &winograd : nullptr;
+    return winograd_suits(options) && options.convolution != "direct" ? &winograd : nullptr;
 }
 
 }  // namespace cifar10

@@ -352,13 +352,13 @@ struct Flags {
         });
         app.add_option(
             "--convolution", o.convolution,
-            "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
-            "results agree up to rounding. Default: winograd");
+            "How the host computes convolutions of 3 x 3 and 5 x 5: winograd, or direct by oneDNN. The results\n"
+            "agree up to rounding. Default: winograd; for bf16 direct with AMX or without AVX512_FP16");
         check([this] {
             only_on("host", !o.convolution.empty(), "--convolution", "cuDNN computes those of GPUs");
-            if (!o.convolution.empty()) one_of("--convolution", o.convolution, {"winograd", "direct"});
-            require(o.convolution != "winograd" || o.precision == "float",
-                    "--convolution winograd is for --precision float");
+            if (o.convolution.empty()) return;
+            one_of("--convolution", o.convolution, {"winograd", "direct"});
+            check_convolution(o);
         });
         app.add_flag("--tf32", o.tf32, "Allow GPUs to round the factors of products in float to the 10 bits of TF32");
         check([this] { only_on("cuda", o.tf32, "--tf32"); });

@@ -113,6 +113,9 @@ private:
     }
 };
 
+/// Throws InvalidArgument where --convolution is not for --precision on this processor.
+void check_convolution(const TrainOptions& options);
+
 /// Trains with flags that fit together, and returns the process's exit status: 0, or 128 plus the signal's number if a
 /// signal ended the run. Throws cupola::Error for any other error.
 int train(TrainOptions options);

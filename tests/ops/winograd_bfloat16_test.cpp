@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/host/winograd_convolution.hpp
 //
-// Winograd's convolution in bfloat16: its error is that of rounding the exact result, and of the direct convolution. The
-// transforms need no instructions of a processor, so they are tested on each.
+// Winograd's convolution in bfloat16: its error is that of rounding the exact result, and of the direct convolution.
+// The transforms need no instructions of a processor, so they are tested on each.
 #include "../test.hpp"
 
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 
-#include "../instructions.hpp"
 #include "convolution_problem.hpp"
 
 using namespace operation_run;
@@ -62,6 +61,11 @@ Outcome run_direct(const Case& c, const Problem& problem) {
     return operation_run::run<Bf16>(problem, [&](const BuildContext<Host, BFloat16>& build) {
         return ops::Convolution<Host, BFloat16>(build, shape_of(c));
     });
+}
+
+/// Of oneDNN, which may be limited by ONEDNN_MAX_CPU_ISA.
+bool library_computes_bfloat16() {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
 Floats nearest(const reference::Doubles& values) {
@@ -123,7 +127,7 @@ TEST_CASE("Winograd's convolution in bfloat16 has the error of rounding, and of 
             CHECK(errors[i] <= 1.001 * distance(nearest(exact[i]), exact[i]));
         CHECK(distance(one.parameter_gradients[0], exact[2]) < 3e-5);
         if (c.bias) CHECK(distance(one.parameter_gradients[1], r.bias_gradient(problem.dy)) < reference::tolerance);
-        if (computes_bfloat16()) {
+        if (library_computes_bfloat16()) {
             const auto direct = errors_of(run_direct(c, problem), exact);
             for (std::size_t i = 0; i < exact.size(); ++i) CHECK(errors[i] <= 1.001 * direct[i]);
         }
@@ -189,12 +193,17 @@ TEST_CASE("Winograd's convolution in bfloat16 hides no NaN or infinity, and show
 
 TEST_CASE(
     "a device with the Winograd option uses it in bfloat16 where it suits, and the direct convolution elsewhere") {
-    CHECK_FALSE(impl::winograd_suits_bfloat16(dnnl_cpu_isa_avx512_core_amx));
-    CHECK_FALSE(impl::winograd_suits_bfloat16(dnnl_cpu_isa_avx512_core_amx | dnnl_cpu_isa_avx512_core_amx_fp16));
-    CHECK(impl::winograd_suits_bfloat16(dnnl_cpu_isa_avx512_core_bf16) == (impl::lane_count == 16));
-    CHECK(impl::winograd_suits_bfloat16(dnnl_cpu_isa_avx512_core_fp16) == (impl::lane_count == 16));
+    CHECK_FALSE(impl::winograd_suits_bfloat16_of(dnnl_cpu_isa_avx512_core_amx));
+    for (const int isa : {dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16})
+        CHECK_FALSE(impl::winograd_suits_bfloat16_of(isa));
+    CHECK(impl::winograd_suits_bfloat16_of(dnnl_cpu_isa_avx512_core_fp16) == (impl::lane_count == 16));
+    // 16 x 16 outputs of tiles for 14 x 14, and 8 x 8 for 5 x 5.
+    CHECK(impl::winograd_fills_tiles(shape_of({3, 1, 14, 14, 16, 16, 1})));
+    CHECK_FALSE(impl::winograd_fills_tiles(shape_of({3, 1, 5, 5, 16, 16, 1})));
 
-    const bool suits = impl::winograd_suits_bfloat16(dnnl_get_effective_cpu_isa());
+    const auto suits = [](const ConvolutionShape& shape) {
+        return winograd_suits_bfloat16() && impl::winograd_fills_tiles(shape);
+    };
     HostContext context(0, {.threads = 2, .convolution = &winograd});
     const auto is_taken = [&](const ConvolutionShape& shape) {
         const BuildContext<Host, BFloat16> build{
@@ -206,26 +215,31 @@ TEST_CASE(
     };
     for (std::int64_t channels = 1; channels <= 65; ++channels) {
         for (const std::int64_t kernel : {1, 3, 5}) {
-            const bool wanted = suits && kernel > 1 && channels % 16 == 0;
-            CHECK(is_taken(shape_of({kernel, 1, 9, 7, channels, 64, kernel / 2})) == wanted);
-            CHECK(is_taken(shape_of({kernel, 1, 9, 7, 64, channels, kernel / 2})) == wanted);
+            for (const Case& c :
+                 {Case{kernel, 1, 11, 7, channels, 64, kernel / 2}, Case{kernel, 1, 11, 7, 64, channels, kernel / 2}}) {
+                CHECK(is_taken(shape_of(c)) == (suits(shape_of(c)) && kernel > 1 && channels % 16 == 0));
+            }
         }
     }
     CHECK_FALSE(is_taken(shape_of({3, 1, 3, 9, 16, 16, 1})));
     CHECK_FALSE(is_taken(shape_of({3, 1, 5, 9, 16, 16, 0})));
-    ConvolutionShape grouped = shape_of({3, 1, 9, 7, 64, 64, 1}), dilated = grouped;
+    CHECK_FALSE(is_taken(shape_of({3, 1, 5, 5, 16, 16, 1})));
+    ConvolutionShape grouped = shape_of({3, 1, 11, 7, 64, 64, 1}), dilated = grouped;
     grouped.groups = 2;
     dilated.width.dilation = 2;
     CHECK_FALSE(is_taken(grouped));
     CHECK_FALSE(is_taken(dilated));
     constexpr ConvolutionAlgorithm float_only{"float only", &impl::make_winograd<float>};
+    constexpr ConvolutionAlgorithm bfloat16_only{"bfloat16 only", nullptr, &impl::make_winograd<BFloat16>};
+    CHECK(bfloat16_only.make_for(BuildContext<Host>{.context = context, .batch = 1, .input = {}, .output = {}},
+                                 grouped) == nullptr);
     CHECK(float_only.make_for(BuildContext<Host, BFloat16>{.context = context, .batch = 1, .input = {}, .output = {}},
                               grouped) == nullptr);
 
     // An operation of the device computes with it.
-    if (!computes_bfloat16()) return;
-    for (const std::int64_t channels : {15, 16, 17, 48, 65}) {
-        const Case c{3, 3, 9, 7, channels, channels, 1};
+    if (!library_computes_bfloat16()) return;
+    for (const std::int64_t channels : {15, 16, 17, 64, 65}) {
+        const Case c{5, 3, 11, 7, channels, channels, 2};
         CAPTURE(channels);
         const Problem problem = problem_of(c, 3, 2);
         const Outcome direct = run_direct(c, problem);
@@ -234,7 +248,7 @@ TEST_CASE(
                 .context = context, .batch = build.batch, .input = build.input, .output = build.output};
             return ops::Convolution<Host, BFloat16>(with, shape_of(c));
         });
-        CHECK(same_bits(chosen, direct) == !(suits && channels % 16 == 0));
+        CHECK(same_bits(chosen, direct) == !(suits(shape_of(c)) && channels % 16 == 0));
         CHECK(distance(chosen.output, direct.output) < 4e-3);
         CHECK(distance(chosen.input_gradient, direct.input_gradient) < 4e-3);
     }

@@ -67,9 +67,9 @@ struct HostOptions {
     /// thread that moves leaves its part of a batch in another processor's cache: without binding, a step of two
     /// threads was measured to take 1.14 times as long.
     bool pinned = true;
-    /// The algorithm of convolutions in float: null for oneDNN's direct ones, or `&winograd` of
-    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is a setting of the device, not of a
-    /// layer.
+    /// The algorithm of convolutions: null for oneDNN's direct ones, or `&winograd` of
+    /// ops/host/winograd_convolution.hpp, which in bfloat16 is for processors with AVX512_FP16 and no AMX. It changes
+    /// the bits of a result, so it is a setting of the device, not of a layer.
     const ConvolutionAlgorithm* convolution = nullptr;
 };
 

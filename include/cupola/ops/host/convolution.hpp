@@ -44,10 +44,12 @@ public:
     [[nodiscard]] MemoryNeeds needs() const {
         if (other_) return other_->needs();
         std::size_t scratch = 0;
-        for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_data_, &pack_forward_,
-                                           &pack_backward_, &unpack_, &unpack_adding_}) {
+        for (const impl::DnnlCall* call : {&backward_weights_, &backward_data_, &pack_forward_, &pack_backward_,
+                                           &unpack_, &unpack_adding_}) {
             scratch = std::max(scratch, aligned(call->scratch_bytes()));
         }
+        // Without it, oneDNN makes the others from its description, and it does not run.
+        if (pack_forward_) scratch = std::max(scratch, aligned(forward_.scratch_bytes()));
         scratch += packed_gradient_bytes() + bias_bytes();
         if (weight_gradient_) scratch = std::max(scratch, aligned(weight_gradient_->scratch_bytes()));
         return {.packed = packed_forward_bytes_ + packed_backward_bytes_, .scratch = scratch};

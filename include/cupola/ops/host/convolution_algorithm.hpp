@@ -34,7 +34,7 @@ struct ConvolutionAlgorithm {
     std::string_view name;
     /// Null where oneDNN should compute the convolution: the shape is not supported, or the algorithm is not faster.
     std::unique_ptr<HostConvolution<float>> (*make)(const BuildContext<Host>& build, const ConvolutionShape& shape);
-    /// The same in bfloat16. No function where it is not the algorithm's at all.
+    /// The same in bfloat16. Null if the algorithm has no bfloat16, as `make` if it has no float.
     std::unique_ptr<HostConvolution<BFloat16>> (*make_bfloat16)(const BuildContext<Host, BFloat16>& build,
                                                                 const ConvolutionShape& shape) = nullptr;
 
@@ -42,7 +42,7 @@ struct ConvolutionAlgorithm {
     [[nodiscard]] std::unique_ptr<HostConvolution<T>> make_for(const BuildContext<Host, T>& build,
                                                                const ConvolutionShape& shape) const {
         if constexpr (std::same_as<T, float>) {
-            return make(build, shape);
+            return make == nullptr ? nullptr : make(build, shape);
         } else {
             return make_bfloat16 == nullptr ? nullptr : make_bfloat16(build, shape);
         }

@@ -9,8 +9,17 @@
 // For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16, without groups or dilation. The
 // transforms lose accuracy: the error is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane
 // smaller than a tile nothing averages the rounding of single outputs, and most of a tile is discarded: there the
-// direct convolution computes. A NaN spreads over its tile. Results do not depend on the number of threads. It is
-// selected with
+// direct convolution computes. A NaN spreads over its tile, and an infinity becomes a NaN there. Results do not depend
+// on the number of threads.
+//
+// In bfloat16 the tensors are bfloat16, and the transforms and their products are float; weights are rounded as a
+// direct convolution rounds them. The error of outputs and of input gradients is that of rounding them, and the
+// weights' gradients, which are float, have the error above. The packed weights are float: 5.1 times the memory of
+// those of a direct convolution for 5 taps, 8 times for 3. It is taken in a file that is compiled for AVX-512, where
+// oneDNN computes with AVX512_FP16 and without AMX, and where the tiles have at most 1.5 times the outputs. On a
+// Sapphire Rapids without AMX an instruction of AVX512_BF16 takes four times as long as a multiply-add in float, and in
+// batches of 128 the direct convolution takes 2 to 5 times as long as this one; processors with AVX512_BF16 alone were
+// not measured. It is selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -136,21 +145,35 @@ template <HostElement T>
     return nullptr;
 }
 
-/// Whether the algorithm is the faster one in bfloat16, where oneDNN computes for `library_isa`: not beside AMX, and not
-/// in a file that is compiled for vectors of fewer than 16 floats.
-[[nodiscard]] constexpr bool winograd_suits_bfloat16(int library_isa) {
-    return lane_count == 16 && (library_isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
+/// winograd_suits_bfloat16() where oneDNN computes for `library_isa`.
+[[nodiscard]] constexpr bool winograd_suits_bfloat16_of(int library_isa) {
+    const auto has = [library_isa](int isa) { return (library_isa & isa) == isa; };
+    return lane_count == 16 && has(dnnl_cpu_isa_avx512_core_fp16) && !has(dnnl_cpu_isa_avx512_core_amx);
+}
+/// Whether the tiles of the outputs have at most 1.5 times as many: for a plane of 5 x 5 the direct convolution is
+/// faster.
+[[nodiscard]] constexpr bool winograd_fills_tiles(const ConvolutionShape& shape) {
+    constexpr std::int64_t tile = 4;
+    const auto tiled = [](std::int64_t extent) { return (extent + tile - 1) / tile * tile; };
+    return 2 * tiled(shape.height.output) * tiled(shape.width.output) <= 3 * shape.height.output * shape.width.output;
 }
 
 [[nodiscard, gnu::cold]] inline std::unique_ptr<HostConvolution<BFloat16>> make_winograd_in_bfloat16(
     [[maybe_unused]] const BuildContext<Host, BFloat16>& build, [[maybe_unused]] const ConvolutionShape& shape) {
     if constexpr (lane_count == 16) {
-        if (winograd_suits_bfloat16(dnnl_get_effective_cpu_isa())) return make_winograd(build, shape);
+        if (winograd_suits_bfloat16_of(dnnl_get_effective_cpu_isa()) && winograd_fills_tiles(shape))
+            return make_winograd(build, shape);
     }
     return nullptr;
 }
 
 }  // namespace impl
+
+/// Whether `winograd` computes convolutions in bfloat16, too: in a file that is compiled for AVX-512, where oneDNN
+/// computes with AVX512_FP16 and without AMX, whose products are faster still.
+[[nodiscard]] inline bool winograd_suits_bfloat16() {
+    return impl::winograd_suits_bfloat16_of(dnnl_get_effective_cpu_isa());
+}
 
 inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd<float>,
                                                &impl::make_winograd_in_bfloat16};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector register of floats, by the compilers' vector extension, loaded from and stored to tensors of either element
-// type. Its width is that of the instruction set for which the file is compiled, so that the same code is AVX-512, AVX2
-// or plain, and no width without a register is used.
+// One vector register of floats, by the compilers' vector extension, loaded from and stored to tensors of either
+// element type. Its width is that of the instruction set for which the file is compiled, so that the same code is
+// AVX-512, AVX2 or plain, and no width without a register is used.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ typedef std::uint16_t BFloat16Lanes __attribute__((vector_size(sizeof(std::uint1
 #else
     typedef std::uint32_t Wide __attribute__((vector_size(sizeof(float) * lane_count)));
     const Wide bits = reinterpret_cast<Wide>(value), high = bits >> 16;
-    const Wide is_nan = reinterpret_cast<Wide>(value != value);
+    const Wide is_nan = reinterpret_cast<Wide>((bits & 0x7FFF'FFFFU) > 0x7F80'0000U);
     const Wide nearest = (bits + 0x7FFFU + (high & 1U)) >> 16;
     return __builtin_convertvector(((high | 0x40U) & is_nan) | (nearest & ~is_nan), BFloat16Lanes);
 #endif
