@@ -44,8 +44,8 @@ public:
     [[nodiscard]] MemoryNeeds needs() const {
         if (other_) return other_->needs();
         std::size_t scratch = 0;
-        for (const impl::DnnlCall* call : {&backward_weights_, &backward_data_, &pack_forward_, &pack_backward_,
-                                           &unpack_, &unpack_adding_}) {
+        for (const impl::DnnlCall* call :
+             {&backward_weights_, &backward_data_, &pack_forward_, &pack_backward_, &unpack_, &unpack_adding_}) {
             scratch = std::max(scratch, aligned(call->scratch_bytes()));
         }
         // Without it, oneDNN makes the others from its description, and it does not run.
