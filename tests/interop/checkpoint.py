@@ -364,6 +364,7 @@ class Check:
             ("torch.save before 1.6", state, {"_use_new_zipfile_serialization": False}),
             ("torch.save with protocol 4", state, {"pickle_protocol": 4}),
             ("a checkpoint of torch.save", {"epoch": 3, "model": {f"module.{k}": v for k, v in state.items()}}, {}),
+            ("a state dict with a list, as some training scripts store", {**state, "mask_values": [0, 1]}, {}),
             ("a checkpoint with arguments", {"args": argparse.Namespace(lr=0.1), "model_state_dict": state}, {}),
             ("torch.save of transposed tensors", {k: transposed(v) for k, v in state.items()}, {}),
         ):

@@ -2,6 +2,7 @@
 //
 // UpsampleBilinear2d<factor>: upsampling with linear interpolation between the centres of neighbouring pixels
 // (ops/resampling.hpp), as PyTorch's `Upsample(scale_factor=factor, mode="bilinear", align_corners=False)`.
+// PyTorch's `UpsamplingBilinear2d` aligns the corners: it has other values.
 //
 //   input   height x width x channels
 //   output  height * factor x width * factor x channels

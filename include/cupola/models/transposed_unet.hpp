@@ -2,8 +2,8 @@
 //
 // TransposedUNet<height, width, channels, classes, base = 64, depth = 4>: the network of Ronneberger et al. (2015) for
 // a result per pixel, with `same` padding, batch normalisation, and transposed convolutions on the way up. The names of
-// its parameters are those of the widely used PyTorch network milesial/Pytorch-UNet, `UNet(channels, classes)`, whose
-// files load with them where height and width are multiples of 2^depth.
+// its parameters are those of the widely used PyTorch network milesial/Pytorch-UNet, `UNet(channels, classes,
+// bilinear=False)`, whose files load with them where height and width are multiples of 2^depth.
 //
 //   input    height x width x channels; height and width are multiples of 2^depth
 //   output   height x width x classes, without an activation

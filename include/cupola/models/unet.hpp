@@ -97,9 +97,9 @@ struct UNetLayers<Image, classes, base, depth, std::index_sequence<D...>, std::i
                                                            std::int64_t depth) {
     CompileTimeMessage diagnostic;
     if (depth < 1 || depth > 9) {
-        diagnostic << "a UNet has a depth of 1 to 9, not " << depth;
+        diagnostic << "a U-Net has a depth of 1 to 9, not " << depth;
     } else if (height % (std::int64_t{1} << depth) != 0 || width % (std::int64_t{1} << depth) != 0) {
-        diagnostic << "a UNet of depth " << depth << " needs a height and a width that are multiples of "
+        diagnostic << "a U-Net of depth " << depth << " needs a height and a width that are multiples of "
                    << (std::int64_t{1} << depth) << ", not " << Shape{height, width};
     }
     return diagnostic;

@@ -131,7 +131,7 @@ struct Net : Sequential<Input<4>, Linear<8>, Both, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<8>, Tied<"step", Linear<8>>, ReLU, Tied<"step", Linear<8>>, ReLU> {};
 
 // case: unet_of_other_extents
-// expect: a UNet of depth 3 needs a height and a width that are multiples of 8, not 60 x 64
+// expect: a U-Net of depth 3 needs a height and a width that are multiples of 8, not 60 x 64
 #include <cupola/models/unet.hpp>
 
 /* wrong */ struct Net : UNet<60, 64, 1, 4> {};
