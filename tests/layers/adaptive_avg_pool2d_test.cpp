@@ -40,6 +40,7 @@ TYPED_TEST_CASE("AdaptiveAvgPool2d is the mean of windows that cover the image, 
     agrees<AdaptiveAvgPool2d<3>, D>({6, 9, 16}, 2);
     agrees<AdaptiveAvgPool2d<3, 4>, D>({7, 5, 3}, 3);  // windows that overlap
     agrees<AdaptiveAvgPool2d<1>, D>({5, 4, 33}, 2);
+    agrees<AdaptiveAvgPool2d<1, 7>, D>({2, 300, 1}, 1);
     agrees<AdaptiveAvgPool2d<5, 7>, D>({3, 2, 8}, 1);  // an image that is smaller
     agrees<AdaptiveAvgPool2d<4, 3>, D>({4, 3, 2}, 1);
 }

@@ -36,6 +36,41 @@ void agrees(const cupola::Shape& input, std::int64_t batch, Weight of_rows, Weig
                     }
     CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, gradient) < operation_run::tolerance<D>);
+    for (const int threads : thread_counts<D>()) {
+        CAPTURE(threads);
+        operation_run::Problem again = problem;
+        again.threads = threads;
+        const operation_run::Outcome other =
+            operation_run::run<D>(again, [](const auto& build) { return cupola::operation_of<L>(build); });
+        CHECK(reference::same_bits(other.output, outcome.output));
+        CHECK(reference::same_bits(other.input_gradient, outcome.input_gradient));
+    }
+}
+
+/// A value that is not finite, in the input or in the output's gradient, reaches what depends on it and nothing else, in
+/// an image of one row.
+template <class L, class D>
+void keeps_others_finite(std::int64_t inputs, Weight of_columns) {
+    const cupola::Shape input{1, inputs, 2};
+    const std::int64_t outputs = L::output(input).shape.width();
+    for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        for (std::int64_t place = 0; place < std::max(inputs, outputs); ++place) {
+            operation_run::Problem problem = layer_run::run<L, D>(input, 1, 1).problem;
+            if (place < inputs) problem.x[static_cast<std::size_t>(2 * place)] = value;
+            if (place < outputs) problem.dy[static_cast<std::size_t>(2 * place)] = value;
+            const operation_run::Outcome outcome =
+                operation_run::run<D>(problem, [](const auto& build) { return cupola::operation_of<L>(build); });
+            CAPTURES(std::string(cupola::description_of<L>()), place);
+            for (std::int64_t i = 0; i < outputs; ++i) {
+                const bool reached = place < inputs && of_columns(inputs, outputs, i, place) != 0;
+                CHECK(std::isfinite(outcome.output[static_cast<std::size_t>(2 * i)]) == !reached);
+            }
+            for (std::int64_t k = 0; k < inputs; ++k) {
+                const bool reached = place < outputs && of_columns(inputs, outputs, place, k) != 0;
+                CHECK(std::isfinite(outcome.input_gradient[static_cast<std::size_t>(2 * k)]) == !reached);
+            }
+        }
+    }
 }
 
 }  // namespace separable_map

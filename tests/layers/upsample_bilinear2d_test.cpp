@@ -31,7 +31,8 @@ double weight(std::int64_t inputs, std::int64_t outputs, std::int64_t i, std::in
     const double place = std::max((static_cast<double>(i) + 0.5) / factor - 0.5, 0.0);
     const auto low = static_cast<std::int64_t>(place);
     const std::int64_t high = std::min(low + 1, inputs - 1);
-    const double beyond = place - static_cast<double>(low);
+    // Places are multiples of 1 / 2 factor: what is less is rounding.
+    const double beyond = place - static_cast<double>(low) < 1e-9 ? 0 : place - static_cast<double>(low);
     return (k == low ? 1 - beyond : 0.0) + (k == high ? beyond : 0.0);
 }
 
@@ -50,6 +51,13 @@ TYPED_TEST_CASE("UpsampleBilinear2d interpolates between neighbouring pixels, an
     agrees<4, D>({1, 3, 40}, 2);
     agrees<5, D>({3, 1, 1}, 1);
     agrees<1, D>({4, 3, 5}, 2);
+}
+
+TYPED_TEST_CASE("UpsampleBilinear2d spreads a value that is not finite to the pixels that depend on it alone", D,
+                DevicesAndElements) {
+    separable_map::keeps_others_finite<UpsampleBilinear2d<1>, D>(3, weight);
+    separable_map::keeps_others_finite<UpsampleBilinear2d<2>, D>(3, weight);
+    separable_map::keeps_others_finite<UpsampleBilinear2d<3>, D>(3, weight);
 }
 
 #ifndef CUPOLA_TEST_CUDA

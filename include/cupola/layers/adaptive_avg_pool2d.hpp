@@ -7,8 +7,9 @@
 //   input   height x width x channels
 //   output  rows x columns x channels
 //
-// AdaptiveAvgPool2d<1> has the values of GlobalAvgPool2d, with height and width of 1. ONNX has no such operator: an
-// image of extents that are multiples of the output's is an AveragePool, and another one is InvalidArgument.
+// AdaptiveAvgPool2d<1> has the values of GlobalAvgPool2d up to rounding, with height and width of 1. ONNX has no such
+// operator: an image of extents that are multiples of the output's is an AveragePool, and another one is
+// InvalidArgument.
 #pragma once
 
 #include <cstdint>

@@ -13,11 +13,13 @@
 //            windows may overlap
 //   shift    output i is input i - first, and zero where there is none: padding with zeros, and cropping
 //
-// Backward is the transposed map; each gradient is added row by row, in float, so it has the same bits for any number
-// of threads.
+// Backward is the transposed map. A sum is that of the sums of its rows, in float, so it has the same bits for any
+// number of threads. Inputs whose factor is zero are not read: an infinity reaches only the outputs that depend on it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/impl/kernel_parts/divisor.hpp>
@@ -34,6 +36,8 @@ struct ResampledAxis {
     std::int64_t input = 0, output = 0;
     /// For the kind `shift`: the output of input 0, which may be below 0.
     std::int64_t first = 0;
+    /// For the kind `linear`: the outputs per input.
+    std::int64_t factor = input > 0 ? output / input : 0;
 
     /// Neighbouring places [begin, end).
     struct Range {
@@ -44,25 +48,26 @@ struct ResampledAxis {
     [[nodiscard]] CUPOLA_HOST_DEVICE Range inputs(std::int64_t i) const {
         if (kind == ResamplingKind::mean) return {i * input / output, ((i + 1) * input + output - 1) / output};
         if (kind == ResamplingKind::shift) return one_of(i - first, input);
-        const std::int64_t low = twice_from_first(i) / (2 * factor());
-        return {low, low + 1 < input ? low + 2 : input};
+        const std::int64_t twice = twice_from_first(i), low = twice / (2 * factor);
+        return {low, twice == 2 * factor * low ? low + 1 : low + 2};
     }
-    /// The outputs that read input k, and for the kind `linear` some whose factor is 0.
+    /// The outputs that read input k.
     [[nodiscard]] CUPOLA_HOST_DEVICE Range outputs(std::int64_t k) const {
         if (kind == ResamplingKind::mean) return {k * output / input, ((k + 1) * output + input - 1) / input};
         if (kind == ResamplingKind::shift) return one_of(k + first, output);
         // Those at a distance of less than 1: 2 factor (k - 1) < 2 i + 1 - factor < 2 factor (k + 1).
-        const std::int64_t f = factor(), begin = (2 * f * k - f) / 2, end = f * (k + 1) + (f + 1) / 2;
+        const std::int64_t begin = factor * k - factor / 2, end = factor * (k + 1) + factor / 2;
         return {k == 0 ? 0 : begin, end < output ? end : output};
     }
     /// The factor of input k, one of inputs(i), in output i.
     [[nodiscard]] CUPOLA_HOST_DEVICE float weight(std::int64_t i, std::int64_t k) const {
-        const Range range = inputs(i);
-        if (k < range.begin || k >= range.end) return 0;
-        const auto size = static_cast<float>(range.end - range.begin);
-        if (kind == ResamplingKind::mean || range.begin + 1 == range.end) return 1.0F / size;
-        const std::int64_t f = factor(), beyond = twice_from_first(i) - 2 * f * range.begin;
-        return static_cast<float>(k == range.begin ? 2 * f - beyond : beyond) / static_cast<float>(2 * f);
+        if (kind == ResamplingKind::shift) return 1;
+        if (kind == ResamplingKind::mean) {
+            const Range range = inputs(i);
+            return 1.0F / static_cast<float>(range.end - range.begin);
+        }
+        const std::int64_t from_k = twice_from_first(i) - 2 * factor * k, distance = from_k < 0 ? -from_k : from_k;
+        return static_cast<float>(2 * factor - distance) / static_cast<float>(2 * factor);
     }
 
 private:
@@ -70,11 +75,10 @@ private:
     [[nodiscard]] static CUPOLA_HOST_DEVICE Range one_of(std::int64_t place, std::int64_t count) {
         return place >= 0 && place < count ? Range{place, place + 1} : Range{0, 0};
     }
-    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t factor() const { return output / input; }
-    /// Twice the distance of output i from the centre of input 0, in outputs; 0 before it.
+    /// Twice the distance of output i from the centre of input 0, in outputs: at least 0, at most the last input's.
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t twice_from_first(std::int64_t i) const {
-        const std::int64_t twice = 2 * i + 1 - factor();
-        return twice > 0 ? twice : 0;
+        const std::int64_t twice = 2 * i + 1 - factor, last = 2 * factor * (input - 1);
+        return twice < 0 ? 0 : twice < last ? twice : last;
     }
 };
 
@@ -105,8 +109,6 @@ struct ResamplePixel {
 
     template <class Lanes>
     CUPOLA_HOST_DEVICE void operator()(const Lanes& lanes, std::int64_t n) const {
-        // Where a row has one lane it keeps a vector of sums.
-        constexpr std::int64_t at_once = Lanes::step == 1 ? 16 : 1;
         const std::int64_t count = lanes.count(s.channels);
         const Divisor::Parts columns = by_columns.divide(n), rows = by_rows.divide(columns.quotient);
         const std::int64_t row = rows.remainder, column = columns.remainder;
@@ -114,23 +116,101 @@ struct ResamplePixel {
                                    read_columns = backward ? s.width.outputs(column) : s.width.inputs(column);
         const std::int64_t height = backward ? s.height.output : s.height.input,
                            width = backward ? s.width.output : s.width.input;
-        for (std::int64_t c = lanes.begin(); c < count; c += at_once * Lanes::step) {
-            const std::int64_t here = at_once < count - c ? at_once : count - c;
-            float sums[at_once] = {};
+        // The factors of a mean are equal, and take divisions.
+        const bool equal_rows = !backward && s.height.kind == ResamplingKind::mean,
+                   equal_columns = !backward && s.width.kind == ResamplingKind::mean;
+        const float first_row = equal_rows ? s.height.weight(row, 0) : 0.0F,
+                    first_column = equal_columns ? s.width.weight(column, 0) : 0.0F;
+        for (std::int64_t c = lanes.begin(); c < count; c += Lanes::step) {
+            float sum = 0;
             for (std::int64_t a = read_rows.begin; a < read_rows.end; ++a) {
-                const float of_row = backward ? s.height.weight(a, row) : s.height.weight(row, a);
+                float of_row = 0;
                 for (std::int64_t b = read_columns.begin; b < read_columns.end; ++b) {
-                    const float weight = of_row * (backward ? s.width.weight(b, column) : s.width.weight(column, b));
-                    const T* const pixel = from + ((rows.quotient * height + a) * width + b) * s.channels + c;
-                    if (here == at_once) {
-                        for (std::int64_t k = 0; k < at_once; ++k) sums[k] += weight * static_cast<float>(pixel[k]);
-                    } else {
-                        for (std::int64_t k = 0; k < here; ++k) sums[k] += weight * static_cast<float>(pixel[k]);
-                    }
+                    const float weight = equal_columns ? first_column
+                                         : backward    ? s.width.weight(b, column)
+                                                       : s.width.weight(column, b);
+                    of_row +=
+                        weight * static_cast<float>(from[((rows.quotient * height + a) * width + b) * s.channels + c]);
                 }
+                sum += of_row * (equal_rows ? first_row : backward ? s.height.weight(a, row) : s.height.weight(row, a));
             }
-            for (std::int64_t k = 0; k < here; ++k) to[n * s.channels + c + k] = T(sums[k]);
+            to[n * s.channels + c] = T(sum);
         }
+    }
+};
+
+/// The inputs of each output of an axis with their factors, or in backward the outputs of each input.
+class ResamplingTaps {
+public:
+    struct Place {
+        std::int64_t begin, end;
+        std::size_t weights;
+    };
+
+    ResamplingTaps() = default;
+    [[gnu::cold]] ResamplingTaps(const ResampledAxis& axis, bool backward) {
+        const std::int64_t count = backward ? axis.input : axis.output;
+        places_.reserve(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i) {
+            const ResampledAxis::Range range = backward ? axis.outputs(i) : axis.inputs(i);
+            places_.push_back({range.begin, range.end, weights_.size()});
+            for (std::int64_t k = range.begin; k < range.end; ++k)
+                weights_.push_back(backward ? axis.weight(k, i) : axis.weight(i, k));
+        }
+    }
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(places_.size()); }
+    [[nodiscard]] const Place& operator[](std::int64_t i) const { return places_[static_cast<std::size_t>(i)]; }
+    [[nodiscard]] const float* weights(const Place& place) const { return weights_.data() + place.weights; }
+
+private:
+    std::vector<Place> places_;
+    std::vector<float> weights_;
+};
+
+/// The formula of a row of pixels on a device whose rows have one lane: of the output, or of the input's gradient. Rows
+/// are numbered through the batch.
+template <class T>
+struct ResampleRow {
+    const ResamplingTaps *rows, *columns;
+    std::int64_t height, width, channels;  // of what is read
+    const T* from;
+    T* to;
+
+    template <class Lanes>
+    void operator()(const Lanes&, std::int64_t n) const {
+        constexpr std::int64_t at_once = 16;
+        const ResamplingTaps::Place& of_rows = (*rows)[n % rows->size()];
+        const T* const image = from + n / rows->size() * height * width * channels;
+        T* pixel = to + n * columns->size() * channels;
+        for (std::int64_t column = 0; column < columns->size(); ++column, pixel += channels) {
+            const ResamplingTaps::Place& of_columns = (*columns)[column];
+            std::int64_t c = 0;
+            for (; c + at_once <= channels; c += at_once)
+                add<at_once>(image + c, of_rows, of_columns, at_once, pixel + c);
+            if (c < channels) add<at_once - 1>(image + c, of_rows, of_columns, channels - c, pixel + c);
+        }
+    }
+
+private:
+    /// `count` channels of a pixel, where `most` is a whole vector, or else of which it is less.
+    template <std::int64_t most>
+    void add(const T* image, const ResamplingTaps::Place& of_rows, const ResamplingTaps::Place& of_columns,
+             std::int64_t count, T* pixel) const {
+        constexpr bool whole = most % 16 == 0;
+        const std::int64_t channels_here = whole ? most : count;
+        const float *const row_weights = rows->weights(of_rows), *const column_weights = columns->weights(of_columns);
+        float sums[most] = {};
+        for (std::int64_t a = of_rows.begin; a < of_rows.end; ++a) {
+            float of_row[most] = {};
+            for (std::int64_t b = of_columns.begin; b < of_columns.end; ++b) {
+                const float weight = column_weights[b - of_columns.begin];
+                const T* const read = image + (a * width + b) * channels;
+                for (std::int64_t k = 0; k < channels_here; ++k) of_row[k] += weight * static_cast<float>(read[k]);
+            }
+            const float weight = row_weights[a - of_rows.begin];
+            for (std::int64_t k = 0; k < channels_here; ++k) sums[k] += weight * of_row[k];
+        }
+        for (std::int64_t k = 0; k < channels_here; ++k) pixel[k] = T(sums[k]);
     }
 };
 
@@ -147,23 +227,46 @@ template <class Device, class T>
 class Resampling<Device, T> {
 public:
     Resampling(const BuildContext<Device, T>& build, const ResamplingShape& shape)
-        : shape_(shape),
-          inputs_(build.batch * shape.height.input * shape.width.input),
-          outputs_(build.batch * shape.height.output * shape.width.output) {}
+        : shape_(shape), batch_(build.batch) {
+        if constexpr (Device::host_memory) {
+            forward_rows_ = {shape.height, false};
+            forward_columns_ = {shape.width, false};
+            if (!build.training || !build.input_gradient) return;
+            backward_rows_ = {shape.height, true};
+            backward_columns_ = {shape.width, true};
+        }
+    }
 
     void forward(const ForwardArgs<Device, T>& args) const {
-        for_each_row(args.context, outputs_, shape_.channels,
-                     impl::ResamplePixel<T>(shape_, false, args.input, args.output));
+        const std::int64_t height = shape_.height.output, width = shape_.width.output;
+        if constexpr (Device::host_memory) {
+            for_each_row(args.context, batch_ * height, width * shape_.channels,
+                         impl::ResampleRow<T>{&forward_rows_, &forward_columns_, shape_.height.input,
+                                              shape_.width.input, shape_.channels, args.input, args.output});
+        } else {
+            for_each_row(args.context, batch_ * height * width, shape_.channels,
+                         impl::ResamplePixel<T>(shape_, false, args.input, args.output));
+        }
     }
     void backward(const BackwardArgs<Device, T>& args) const {
         if (args.input_gradient == nullptr) return;
-        for_each_row(args.context, inputs_, shape_.channels,
-                     impl::ResamplePixel<T>(shape_, true, args.output_gradient, args.input_gradient));
+        const std::int64_t height = shape_.height.input, width = shape_.width.input;
+        if constexpr (Device::host_memory) {
+            for_each_row(
+                args.context, batch_ * height, width * shape_.channels,
+                impl::ResampleRow<T>{&backward_rows_, &backward_columns_, shape_.height.output, shape_.width.output,
+                                     shape_.channels, args.output_gradient, args.input_gradient});
+        } else {
+            for_each_row(args.context, batch_ * height * width, shape_.channels,
+                         impl::ResamplePixel<T>(shape_, true, args.output_gradient, args.input_gradient));
+        }
     }
 
 private:
     ResamplingShape shape_;
-    std::int64_t inputs_, outputs_;
+    std::int64_t batch_;
+    /// On a device whose rows have one lane.
+    impl::ResamplingTaps forward_rows_, forward_columns_, backward_rows_, backward_columns_;
 };
 
 }  // namespace ops
