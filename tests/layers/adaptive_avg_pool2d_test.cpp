@@ -20,6 +20,9 @@ static_assert(std::string_view(AdaptiveAvgPool2d<2>::output(Shape{16}).error) ==
 static_assert(std::string_view(AdaptiveAvgPool2d<1 << 30, 1>::output(Shape{4, 4, 2}).error) ==
               "has an input or an output of more than 2^29 rows or columns");
 
+static_assert(std::string_view(AdaptiveAvgPool2d<1 << 20, 1>::output(Shape{1 << 12, 4, 2}).error) ==
+              "has an input whose rows or columns times those of the output are more than 2^31");
+
 /// The share of input k in the mean that is output i.
 double share(std::int64_t inputs, std::int64_t outputs, std::int64_t i, std::int64_t k) {
     const double step = static_cast<double>(inputs) / static_cast<double>(outputs);

@@ -40,6 +40,9 @@ struct AdaptiveAvgPool2d {
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (!are_window_extents({input.height(), input.width(), rows, columns}))
             return ShapeError{"has an input or an output of more than 2^29 rows or columns"};
+        constexpr std::int64_t most = std::int64_t{1} << 31;  // ResampledAxis
+        if ((input.height() + 1) * (rows + 1) > most || (input.width() + 1) * (columns + 1) > most)
+            return ShapeError{"has an input whose rows or columns times those of the output are more than 2^31"};
         return Shape{rows, columns, input.channels()};
     }
 
