@@ -4,6 +4,10 @@
 // ConvTranspose2d: PyTorch's extents and values, and all gradients against plain loops.
 #include "../test.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
 #include <cupola/layers/conv_transpose2d.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>
@@ -29,7 +33,8 @@ static_assert(ConvTranspose2d<2, 3, pad(2)>::output(Shape{3, 4, 1}).shape == Sha
 constexpr Parameters parameters = parameters_of<ConvTranspose2d<6, kernel(3, 4), stride(2), groups(2)>>(image);
 static_assert(parameters.count == 2 && parameters.list[0].shape == Shape{8, 3, 4, 3} &&
               parameters.list[1].shape == Shape{6});
-static_assert(parameters.list[0].fan_in == 4 * 2 * 2 && parameters.list[0].fan_out == 3 * 3 * 4);
+static_assert(parameters.list[0].fan_in == 3 * 3 * 4 && parameters.list[0].fan_out == 8 * 3 * 4);
+static_assert(parameters.list[1].fan_in == 3 * 3 * 4 && parameters.list[1].fan_out == 8 * 3 * 4);
 static_assert(parameters.list[0].layout == FileLayout::channels_second);
 static_assert(parameters.list[0].initializer == he_normal() && parameters.list[1].initializer == constant(0));
 static_assert(parameters_of<ConvTranspose2d<6, 3, no_bias>>(image).count == 1);
@@ -194,6 +199,29 @@ TYPED_TEST_CASE("ConvTranspose2d adds to its parameters' gradients, and leaves o
 }
 
 #ifndef CUPOLA_TEST_CUDA
+TEST_CASE("the initialisers of a fan have PyTorch's bounds in a ConvTranspose2d") {
+    constexpr Parameters drawn = parameters_of<
+        ConvTranspose2d<64, kernel(3, 2), stride(2), groups(2), weights(fan_in_uniform()), biases(fan_in_uniform())>>(
+        image);
+    const double bound = 1 / std::sqrt(64.0 / 2 * 3 * 2);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        CAPTURE(i);
+        const Parameter& parameter = drawn.list[i];
+        reference::Floats values(static_cast<std::size_t>(parameter.shape.size()));
+        initialize(values, parameter.initializer, parameter.fan_in, parameter.fan_out, 1, i);
+        double largest = 0;
+        for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
+        CHECK(largest <= bound);
+        CHECK(largest > 0.9 * bound);
+    }
+    const Parameter& weight = drawn.list[0];
+    reference::Floats values(static_cast<std::size_t>(weight.shape.size()));
+    initialize(values, he_normal_fan_out(), weight.fan_in, weight.fan_out, 1, 0);
+    double squares = 0;
+    for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+    CHECK(squares / static_cast<double>(values.size()) == doctest::Approx(2.0 / (8 * 3 * 2)).epsilon(0.2));
+}
+
 TEST_CASE("the gradients of ConvTranspose2d are its derivatives") {
     const GradientCheck check =
         check_gradients<ConvTranspose2d<4, kernel(3, 2), stride(2), pad(1, 0), output_padding(1, 0), groups(2)>, Host>(

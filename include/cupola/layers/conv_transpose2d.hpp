@@ -12,7 +12,8 @@
 //             n at the end: a convolution with a stride has the same output for that many extents of its input, and
 //             this option chooses between them
 //   weight    [in_channels, kernel height, kernel width, channels / groups], He normal unless set with `weights(...)`.
-//             The fan-in is the number of products in an output: an element of the kernel reaches only each stride-th
+//             The fans are PyTorch's: channels / groups times the elements of the kernel for fan-in, and the channels
+//             of the input times them for fan-out, whatever the stride
 //   bias      [channels], zero unless set with `biases(...)`; absent with `no_bias`
 //
 // groups(g) divides the input's channels and the layer's into g ranges of the same size, each convolved by itself.
@@ -134,14 +135,12 @@ struct ConvTranspose2d {
     }
 
     static constexpr Parameters parameters(const Shape& input) {
-        const auto reached = [](std::int64_t along, std::int64_t step) { return (along + step - 1) / step; };
-        const std::int64_t in = input.channels() / groups.value, out = channels / groups.value;
+        const std::int64_t out = channels / groups.value;
         const Parameter weight{.name = "weight",
                                .shape = {input.channels(), kernels.height, kernels.width, out},
                                .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
-                               .fan_in = saturating_product(reached(kernels.height, strides.height),
-                                                            reached(kernels.width, strides.width), in),
-                               .fan_out = saturating_product(kernels.height, kernels.width, out),
+                               .fan_in = saturating_product(kernels.height, kernels.width, out),
+                               .fan_out = saturating_product(kernels.height, kernels.width, input.channels()),
                                .layout = FileLayout::channels_second};
         if (!has_bias) return weight;
         return {weight, Parameter{.name = "bias",
