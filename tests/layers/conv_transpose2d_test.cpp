@@ -75,6 +75,12 @@ static_assert(error_of<ConvTranspose2d<6, 3, pad(3)>>() ==
 static_assert(error_of<ConvTranspose2d<6, 3>>({16}) == "expects height x width x channels");
 static_assert(error_of<ConvTranspose2d<6, 3, stride(1 << 20)>>({1 << 10, 2, 2}) ==
               "has an output, a kernel, a stride or a padding of more than 2^29 rows or columns");
+// No more than 2^29 rows of the input and of the kernel, and an output of more.
+static_assert(error_of<ConvTranspose2d<1, kernel(1 << 29, 1)>>({1 << 29, 1, 1}) ==
+              "has an output, a kernel, a stride or a padding of more than 2^29 rows or columns");
+static_assert(error_of<ConvTranspose2d<1, kernel(1, 3)>>({1, (1 << 29) - 1, 1}) ==
+              "has an output, a kernel, a stride or a padding of more than 2^29 rows or columns");
+static_assert(ConvTranspose2d<1, kernel(1, 3)>::output(Shape{1, (1 << 29) - 2, 1}).shape == Shape{1, 1 << 29, 1});
 static_assert(error_of<ConvTranspose2d<6, 3, groups(3)>>() ==
               "has 3 groups, which do not divide the channels of its input");
 static_assert(error_of<ConvTranspose2d<6, 3, groups(4)>>() == "has 4 groups, which do not divide its own channels");

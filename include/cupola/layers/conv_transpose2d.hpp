@@ -120,15 +120,19 @@ struct ConvTranspose2d {
         if (pads.height > rows || pads.width > columns)
             return ShapeError{"has a padding as large as its kernel: a part of the input would not be read"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        constexpr const char* too_large =
+            "has an output, a kernel, a stride or a padding of more than 2^29 rows or columns";
         if (!are_window_extents({saturating_product(input.height(), strides.height),
                                  saturating_product(input.width(), strides.width), pads.height, pads.width, rows,
                                  columns}))
-            return ShapeError{"has an output, a kernel, a stride or a padding of more than 2^29 rows or columns"};
+            return ShapeError{too_large};
         if constexpr (groups.value > 1) {
             if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
             if (channels % groups.value != 0) return ShapeError{output_groups_error.c_str()};
         }
+        // With the extents above, those of the output fit in 64 bits.
         const ConvolutionShape s = shape(input).convolution;
+        if (!are_window_extents({s.height.input, s.width.input})) return ShapeError{too_large};
         if (s.height.input < 1 || s.width.input < 1)
             return ShapeError{"has a padding that leaves nothing of its output"};
         return Shape{s.height.input, s.width.input, channels};
