@@ -100,12 +100,13 @@ public:
 
     void backward(const BackwardArgs<Device, T>& args) {
         if (weights_) {
-            BackwardArgs<Device, T> exchanged{args};
+            // Sums and gradients of second inputs are those of other tensors.
+            BackwardArgs<Device, T> exchanged{static_cast<const ForwardArgs<Device, T>&>(args)};
             exchanged.input = args.output_gradient;
             exchanged.output = nullptr;
             exchanged.output_gradient = only_read(args.input);
-            exchanged.input_gradient = nullptr;
-            exchanged.output_gradient_sums = {};
+            exchanged.parameter_gradients = args.parameter_gradients;
+            exchanged.accumulate = args.accumulate;
             weights_->backward(exchanged);
             if (bias_) {
                 float* const gradient = args.parameter_gradients[1];
