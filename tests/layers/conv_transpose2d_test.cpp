@@ -135,7 +135,17 @@ TYPED_TEST_CASE("ConvTranspose2d agrees with plain loops, forward and backward",
     agrees<ConvTranspose2d<8, kernel(3, 5), stride(3, 2), pad(1, 3), output_padding(2, 1), dilation(2, 1), groups(4)>,
            D>({6, 7, 16}, 2);
     agrees<ConvTranspose2d<6, 3, pad(1), groups(6), no_bias>, D>({5, 7, 6}, 1);
+    agrees<ConvTranspose2d<5, 2, stride(2)>, D>({17, 19, 3}, 2);  // the bias's sums of more than one slab
 }
+
+// The gradient of the bias of some channels and rows: the slabs cover it, and are many where it is large.
+constexpr bool covers(std::int64_t rows, std::int64_t channels, std::int64_t slabs) {
+    const impl::BiasSlabs of(rows, channels);
+    return of.slabs() == slabs && of.elements == rows * channels && of.width % channels == 0 &&
+           of.slab % of.width == 0 && of.slab * slabs >= of.elements && of.slab * (slabs - 1) < of.elements;
+}
+static_assert(covers(1, 1, 1) && covers(64, 64, 1) && covers(65, 64, 2) && covers(1 << 20, 64, 2048));
+static_assert(covers(7 * 64, 5, 1) && covers(7 * 64 + 1, 5, 2) && covers(3 << 20, 3, 2043));
 
 // Computed by PyTorch 2.15 in double, of quarters from -6/4 to 6/4 in the order of Cupola's layouts; the figures are sixteenths.
 TYPED_TEST_CASE("ConvTranspose2d gives PyTorch's values", D, DevicesAndElements) {
