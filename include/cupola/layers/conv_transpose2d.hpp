@@ -14,7 +14,8 @@
 //   weight    [in_channels, kernel height, kernel width, channels / groups], He normal unless set with `weights(...)`.
 //             The fans are PyTorch's: channels / groups times the elements of the kernel for fan-in, and the channels
 //             of the input times them for fan-out, whatever the stride
-//   bias      [channels], zero unless set with `biases(...)`; absent with `no_bias`
+//   bias      [channels], zero unless set with `biases(...)`; absent with `no_bias`. In bfloat16 and half the output is
+//             rounded twice where there is a bias
 //
 // groups(g) divides the input's channels and the layer's into g ranges of the same size, each convolved by itself.
 #pragma once

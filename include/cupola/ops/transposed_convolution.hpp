@@ -12,8 +12,9 @@
 //
 // All three directions are those of that convolution, by the device's Convolution: forward is its gradient of the
 // input, the gradient of the input is its forward, and the gradient of the weights is its own with input and gradient
-// exchanged. The bias and its gradient are a pass each; the gradient is summed in doubles, over slabs of rows and then
-// over the slabs, in an order that depends only on the device's type and the shape.
+// exchanged. The bias and its gradient are a pass each, so in bfloat16 and half the output is rounded twice where there
+// is a bias. Its gradient is summed in doubles, over slabs of rows and then over the slabs, in an order that depends
+// only on the device's type and the shape.
 #pragma once
 
 #include <algorithm>
