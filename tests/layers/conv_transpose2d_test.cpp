@@ -11,6 +11,7 @@
 #include <cupola/layers/conv_transpose2d.hpp>
 #ifndef CUPOLA_TEST_CUDA
 #include <cupola/net/check_gradients.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
 #endif
 
 #include "../reference/convolution.hpp"
@@ -180,6 +181,28 @@ TYPED_TEST_CASE("ConvTranspose2d gives PyTorch's values", D, DevicesAndElements)
           operation_run::weight_gradient_tolerance<D>);
 }
 
+// oneDNN divides sums by the number of threads.
+TYPED_TEST_CASE("ConvTranspose2d has the same bits with as many threads, and its bias's gradient with any number", D,
+                DevicesAndElements) {
+    using L = ConvTranspose2d<6, 3, stride(2), pad(1), output_padding(1)>;
+    operation_run::Problem problem = layer_run::run<L, D>({9, 8, 16}, 3, 1).problem;
+    reference::Floats bias_gradient;
+    for (const int threads : thread_counts<D>()) {
+        CAPTURE(threads);
+        problem.threads = threads;
+        const auto outcome_of = [&problem] {
+            return operation_run::run<D>(problem, [](const auto& build) { return operation_of<L>(build); });
+        };
+        const operation_run::Outcome once = outcome_of(), again = outcome_of();
+        CHECK(reference::same_bits(once.output, again.output));
+        CHECK(reference::same_bits(once.input_gradient, again.input_gradient));
+        CHECK(reference::same_bits(once.parameter_gradients[0], again.parameter_gradients[0]));
+        CHECK(reference::same_bits(once.parameter_gradients[1], again.parameter_gradients[1]));
+        if (threads == 1) bias_gradient = once.parameter_gradients[1];
+        CHECK(reference::same_bits(once.parameter_gradients[1], bias_gradient));
+    }
+}
+
 TYPED_TEST_CASE("ConvTranspose2d adds to its parameters' gradients, and leaves out what is not needed", D,
                 DevicesAndElements) {
     using L = ConvTranspose2d<4, 3, stride(2)>;
@@ -236,6 +259,47 @@ TEST_CASE("the initialisers of a fan have PyTorch's bounds in a ConvTranspose2d"
     double squares = 0;
     for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
     CHECK(squares / static_cast<double>(values.size()) == doctest::Approx(2.0 / (8 * 3 * 2)).epsilon(0.2));
+}
+
+TEST_CASE("ConvTranspose2d with the Winograd option agrees with oneDNN's convolutions") {
+    using L = ConvTranspose2d<16, 3, pad(1)>;
+    const operation_run::Problem problem = layer_run::run<L, Host>({12, 11, 16}, 2, 1).problem;
+    for (const bool training : {false, true}) {
+        CAPTURE(training);
+        const auto outcome = [&](const ConvolutionAlgorithm* algorithm, int threads) {
+            HostContext context(0, {.threads = threads, .convolution = algorithm});
+            const auto team = context.team();
+            operation_run::Problem of = problem;
+            of.made_for_training = of.training = training;
+            auto operation = operation_of<L>(BuildContext<Host, float>{.context = context,
+                                                                       .batch = of.batch,
+                                                                       .input = of.input,
+                                                                       .output = of.output,
+                                                                       .training = training,
+                                                                       .inference = !training});
+            return operation_run::run_calls<Host, float>(of, context, operation_run::calls_of<Host, float>(operation));
+        };
+        const operation_run::Outcome direct = outcome(nullptr, 2), chosen = outcome(&winograd, 2),
+                                     of_one = outcome(&winograd, 1);
+        const auto agree = [](const reference::Floats& values, const reference::Floats& figures) {
+            CHECK_FALSE(reference::same_bits(values, figures));
+            double largest = 0, error = 0;
+            for (std::size_t i = 0; i < figures.size(); ++i) {
+                const auto figure = static_cast<double>(figures[i]);
+                largest = std::max(largest, std::abs(figure));
+                error = std::max(error, std::abs(static_cast<double>(values[i]) - figure));
+            }
+            CHECK(error <= 1e-5 * largest);
+        };
+        agree(chosen.output, direct.output);
+        CHECK(reference::same_bits(chosen.output, of_one.output));
+        if (!training) continue;
+        agree(chosen.input_gradient, direct.input_gradient);
+        agree(chosen.parameter_gradients[0], direct.parameter_gradients[0]);
+        CHECK(reference::same_bits(chosen.parameter_gradients[1], direct.parameter_gradients[1]));
+        CHECK(reference::same_bits(chosen.input_gradient, of_one.input_gradient));
+        CHECK(reference::same_bits(chosen.parameter_gradients[0], of_one.parameter_gradients[0]));
+    }
 }
 
 TEST_CASE("the gradients of ConvTranspose2d are its derivatives") {
