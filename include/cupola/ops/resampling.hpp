@@ -222,11 +222,9 @@ private:
             for (std::int64_t b = of_columns.begin; b < of_columns.end; ++b) {
                 const float weight = column_weights[b - of_columns.begin];
                 const T* const read = image + (a * width + b) * channels;
-#pragma omp simd
                 for (std::int64_t k = 0; k < count; ++k) of_row[k] += weight * static_cast<float>(read[k]);
             }
             const float weight = row_weights[a - of_rows.begin];
-#pragma omp simd
             for (std::int64_t k = 0; k < count; ++k) sums[k] += weight * of_row[k];
         }
         for (std::int64_t k = 0; k < count; ++k) pixel[k] = T(sums[k]);
