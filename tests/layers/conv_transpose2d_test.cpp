@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/transposed_convolution.hpp
+// Covers: cupola/layers/impl/convolution_options.hpp, cupola/ops/transposed_convolution.hpp
 //
 // ConvTranspose2d: PyTorch's extents and values, and all gradients against plain loops.
 #include "../test.hpp"

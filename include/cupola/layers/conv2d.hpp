@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/impl/convolution_options.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/convolution.hpp>
@@ -26,7 +27,11 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t channels, auto kernel, auto... options>
-struct Conv2d {
+struct Conv2d : impl::ConvolutionOptions<channels, kernel, options...> {
+    using Given = impl::ConvolutionOptions<channels, kernel, options...>;
+    using Given::dilations, Given::groups, Given::has_bias, Given::has_pad, Given::kernels, Given::pads, Given::strides,
+        Given::wrong_size;
+
     static constexpr bool options_known =
         (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, StridesOption, PadOption, PadsOption,
                       DilationOption, DilationsOption, GroupsOption, BiasOption, WeightsOption, BiasesOption,
@@ -34,17 +39,9 @@ struct Conv2d {
          ...);
     static constexpr int paddings =
         (0 + ... + (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption, Padding> ? 1 : 0));
-    static constexpr bool has_pad =
-        (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
-    static constexpr impl::WindowSides kernels = impl::window_sides<WindowOption>(kernel),
-                                       strides = impl::sides_option<StrideOption, StridesOption>(options...),
-                                       pads = impl::sides_option<PadOption, PadsOption>(options...),
-                                       dilations = impl::sides_option<DilationOption, DilationsOption>(options...);
     /// The distance of the rows.
     static constexpr std::int64_t stride = strides.height;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
-    static constexpr GroupsOption groups = impl::option_or(GroupsOption{}, options...);
-    static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerKind kind = LayerKind::convolution;
     static constexpr LayerTraits traits{.backward_reads_output = false,
@@ -66,22 +63,12 @@ struct Conv2d {
             .add_if(!has_bias, ", no bias");
 
     // The type's name in a message has no options.
-    static constexpr LayerDescription input_groups_error{"has ", groups.value,
-                                                         " groups, which do not divide the channels of its input"};
-    static constexpr LayerDescription output_groups_error{"has ", groups.value,
-                                                          " groups, which do not divide its own channels"};
     static constexpr LayerDescription dilation_error{"has a kernel larger than its input with the dilation ",
                                                      dilations.height, " x ", dilations.width};
 
     static constexpr std::int64_t groups_for(const Shape& input) {
         return groups.depthwise ? input.channels() : groups.value;
     }
-
-    static constexpr LayerDescription wrong_size = impl::size_error({{"number of channels", channels},
-                                                                     {"kernel", kernels.least()},
-                                                                     {"stride", strides.least()},
-                                                                     {"dilation", dilations.least()},
-                                                                     {"number of groups", groups.value}});
 
     static constexpr ConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each,
@@ -107,23 +94,20 @@ struct Conv2d {
         if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
         if (!impl::given_once(options...) || !strides.known || !dilations.known)
             return ShapeError{"is given an option twice"};
-        if (has_pad && pads.least() < 0) return ShapeError{"has a negative padding"};
+        if (pads.least() < 0) return ShapeError{"has a negative padding"};
         if (!wrong_size.empty()) return ShapeError{wrong_size.c_str()};
-        // The rows and columns between the first element of the kernel and the last.
-        const std::int64_t rows = saturating_product(dilations.height, kernels.height - 1),
-                           columns = saturating_product(dilations.width, kernels.width - 1);
-        if (pads.height > rows || pads.width > columns)
+        constexpr impl::WindowSides reach = Given::reach();
+        if (pads.height > reach.height || pads.width > reach.width)
             return ShapeError{"has a padding as large as its kernel: some outputs would not depend on the input"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (!are_window_extents({input.height(), input.width(), kernels.height, kernels.width, strides.height,
-                                 strides.width, pads.height, pads.width, rows, columns}))
+                                 strides.width, pads.height, pads.width, reach.height, reach.width}))
             return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 rows or columns"};
         if constexpr (groups.depthwise) {
             if (input.channels() < 1 || channels % input.channels() != 0)
                 return ShapeError{"is depthwise, and its channels are no multiple of those of its input"};
-        } else if constexpr (groups.value > 1) {
-            if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
-            if (channels % groups.value != 0) return ShapeError{output_groups_error.c_str()};
+        } else if (const char* const error = Given::groups_error(input.channels()); error != nullptr) {
+            return ShapeError{error};
         }
         const ConvolutionShape s = shape(input);
         if (s.height.output < 1 || s.width.output < 1) {
@@ -138,18 +122,7 @@ struct Conv2d {
 
     static constexpr Parameters parameters(const Shape& input) {
         const std::int64_t count = groups_for(input), in = input.channels() / count;
-        const Parameter weight{.name = "weight",
-                               .shape = {channels, kernels.height, kernels.width, in},
-                               .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
-                               .fan_in = saturating_product(kernels.height, kernels.width, in),
-                               .fan_out = saturating_product(kernels.height, kernels.width, channels),
-                               .layout = FileLayout::channels_second};
-        if (!has_bias) return weight;
-        return {weight, Parameter{.name = "bias",
-                                  .shape = {channels},
-                                  .initializer = impl::option_or(BiasesOption{}, options...).value,
-                                  .fan_in = weight.fan_in,
-                                  .fan_out = weight.fan_out}};
+        return Given::weight_and_bias({channels, kernels.height, kernels.width, in}, in, channels);
     }
 
     /// Counts only the window offsets inside the image, which is the work that an implementation has to do.

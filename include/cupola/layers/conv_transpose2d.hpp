@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include <cupola/layers/graph_operator.hpp>
+#include <cupola/layers/impl/convolution_options.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/layers/options.hpp>
 #include <cupola/ops/transposed_convolution.hpp>
@@ -31,23 +32,18 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 template <std::int64_t channels, auto kernel, auto... options>
-struct ConvTranspose2d {
+struct ConvTranspose2d : impl::ConvolutionOptions<channels, kernel, options...> {
+    using Given = impl::ConvolutionOptions<channels, kernel, options...>;
+    using Given::dilations, Given::groups, Given::has_bias, Given::kernels, Given::pads, Given::strides,
+        Given::wrong_size;
+
     static constexpr bool options_known =
         (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, StridesOption, PadOption, PadsOption,
                       OutputPaddingOption, OutputPaddingsOption, DilationOption, DilationsOption, GroupsOption,
                       BiasOption, WeightsOption, BiasesOption> &&
          ...);
-    static constexpr bool has_pad =
-        (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, PadsOption> || ...);
-    static constexpr impl::WindowSides kernels = impl::window_sides<WindowOption>(kernel),
-                                       strides = impl::sides_option<StrideOption, StridesOption>(options...),
-                                       pads = has_pad ? impl::sides_option<PadOption, PadsOption>(options...)
-                                                      : impl::WindowSides{},
-                                       dilations = impl::sides_option<DilationOption, DilationsOption>(options...),
-                                       output_paddings =
-                                           impl::sides_option<OutputPaddingOption, OutputPaddingsOption>(options...);
-    static constexpr GroupsOption groups = impl::option_or(GroupsOption{}, options...);
-    static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
+    static constexpr impl::WindowSides output_paddings =
+        impl::sides_option<OutputPaddingOption, OutputPaddingsOption>(options...);
 
     static constexpr LayerTraits traits{
         .backward_reads_output = false, .can_omit_parameter_gradients = true, .reads_input_for_parameters = true};
@@ -66,10 +62,6 @@ struct ConvTranspose2d {
             .add_if(!has_bias, ", no bias");
 
     // The type's name in a message has no options.
-    static constexpr LayerDescription input_groups_error{"has ", groups.value,
-                                                         " groups, which do not divide the channels of its input"};
-    static constexpr LayerDescription output_groups_error{"has ", groups.value,
-                                                          " groups, which do not divide its own channels"};
     static constexpr LayerDescription output_padding_error{"has an output_padding of ",
                                                            output_paddings.height,
                                                            " x ",
@@ -78,12 +70,6 @@ struct ConvTranspose2d {
                                                            strides.height,
                                                            " x ",
                                                            strides.width};
-
-    static constexpr LayerDescription wrong_size = impl::size_error({{"number of channels", channels},
-                                                                     {"kernel", kernels.least()},
-                                                                     {"stride", strides.least()},
-                                                                     {"dilation", dilations.least()},
-                                                                     {"number of groups", groups.value}});
 
     static constexpr TransposedConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each,
@@ -115,22 +101,17 @@ struct ConvTranspose2d {
         if (output_paddings.least() < 0 || output_paddings.height >= strides.height ||
             output_paddings.width >= strides.width)
             return ShapeError{output_padding_error.c_str()};
-        // The rows and columns between the first element of the kernel and the last.
-        const std::int64_t rows = saturating_product(dilations.height, kernels.height - 1),
-                           columns = saturating_product(dilations.width, kernels.width - 1);
-        if (pads.height > rows || pads.width > columns)
+        constexpr impl::WindowSides reach = Given::reach();
+        if (pads.height > reach.height || pads.width > reach.width)
             return ShapeError{"has a padding as large as its kernel: a part of the input would not be read"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         constexpr const char* too_large =
             "has an output, a kernel, a stride or a padding of more than 2^29 rows or columns";
         if (!are_window_extents({saturating_product(input.height(), strides.height),
-                                 saturating_product(input.width(), strides.width), pads.height, pads.width, rows,
-                                 columns}))
+                                 saturating_product(input.width(), strides.width), pads.height, pads.width,
+                                 reach.height, reach.width}))
             return ShapeError{too_large};
-        if constexpr (groups.value > 1) {
-            if (input.channels() % groups.value != 0) return ShapeError{input_groups_error.c_str()};
-            if (channels % groups.value != 0) return ShapeError{output_groups_error.c_str()};
-        }
+        if (const char* const error = Given::groups_error(input.channels()); error != nullptr) return ShapeError{error};
         // With the extents above, those of the output fit in 64 bits.
         const ConvolutionShape s = shape(input).convolution;
         if (!are_window_extents({s.height.input, s.width.input})) return ShapeError{too_large};
@@ -141,18 +122,7 @@ struct ConvTranspose2d {
 
     static constexpr Parameters parameters(const Shape& input) {
         const std::int64_t out = channels / groups.value;
-        const Parameter weight{.name = "weight",
-                               .shape = {input.channels(), kernels.height, kernels.width, out},
-                               .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
-                               .fan_in = saturating_product(kernels.height, kernels.width, out),
-                               .fan_out = saturating_product(kernels.height, kernels.width, input.channels()),
-                               .layout = FileLayout::channels_second};
-        if (!has_bias) return weight;
-        return {weight, Parameter{.name = "bias",
-                                  .shape = {channels},
-                                  .initializer = impl::option_or(BiasesOption{}, options...).value,
-                                  .fan_in = weight.fan_in,
-                                  .fan_out = weight.fan_out}};
+        return Given::weight_and_bias({input.channels(), kernels.height, kernels.width, out}, out, input.channels());
     }
 
     /// Counts only the products whose place lies inside the output.
