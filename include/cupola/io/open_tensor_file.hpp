@@ -27,13 +27,6 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The first characters of a file, at most 512.
-[[nodiscard]] inline std::string first_characters(const FilePieces& file) {
-    std::string characters(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), 512)), '\0');
-    file.read(0, std::as_writable_bytes(std::span(characters)));
-    return characters;
-}
-
 /// Opens one file, which is not an index. The first bytes tell the format; the name tells which message a file of no
 /// known format gets.
 [[nodiscard]] inline std::unique_ptr<TensorFile> open_one_tensor_file(const std::string& path) {

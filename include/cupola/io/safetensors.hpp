@@ -94,7 +94,7 @@ class SafetensorsReader : public TensorFile {
 public:
     explicit SafetensorsReader(const std::string& path) : SafetensorsReader(FilePieces(path)) {}
     explicit SafetensorsReader(FilePieces file) : TensorFile(file.path()), file_(std::move(file)) {
-        if (!has_format(file_)) require_known_format();
+        if (!begins_safetensors(first_characters(file_))) require_known_format();
         const std::uint64_t length = header_length(file_);
         require<DataError>(file_.size() >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
                            file_.size(), " bytes, and the length of the header takes 8");
@@ -119,16 +119,6 @@ protected:
     }
 
 private:
-    /// Whether a file begins as one: the header fits into it and begins with a brace. The first eight bytes of another
-    /// format are unlikely to be such a length.
-    [[nodiscard]] static bool has_format(const FilePieces& file) {
-        const std::uint64_t length = header_length(file);
-        if (file.size() < sizeof length || length > file.size() - sizeof length) return false;
-        std::byte first{'{'};
-        if (length > 0) file.read(sizeof length, std::span(&first, 1));
-        return first == std::byte{'{'};
-    }
-
     /// 0 for a file that is too short to have it.
     [[nodiscard]] static std::uint64_t header_length(const FilePieces& file) {
         std::uint64_t length = 0;

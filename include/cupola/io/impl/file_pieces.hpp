@@ -71,6 +71,13 @@ private:
     std::uint64_t size_ = 0;
 };
 
+/// The first characters of a file, at most 512.
+[[nodiscard]] inline std::string first_characters(const FilePieces& file) {
+    std::string characters(static_cast<std::size_t>(file.size() < 512 ? file.size() : 512), '\0');
+    file.read(0, std::as_writable_bytes(std::span(characters)));
+    return characters;
+}
+
 /// Whether a file with these first bytes begins as a safetensors file of any length: with the length of its header, at
 /// most 4 GB, and the header's brace. Lengths such as 640 begin with the two bytes of a pickle, so that this is asked
 /// before other formats are.
