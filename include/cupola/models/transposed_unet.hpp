@@ -42,29 +42,21 @@ namespace impl {
 template <std::int64_t channels>
 using UNetConv3 = Conv2d<channels, 3, pad(1), no_bias>;
 
-/// The way down; level 0 has no pooling, and only the bottom is not read again.
-template <std::size_t level, std::int64_t channels, bool bottom>
+/// The way down; level 0 has no pooling. `After` is Keep, but for the bottom, which is not read again.
+template <std::size_t level, std::int64_t channels, class... After>
 struct TransposedUNetDown {
-    using Type = ModuleList<MaxPool2d<2>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.0"), UNetConv3<channels>>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.1"), BatchNorm2d<>>, ReLU,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.3"), UNetConv3<channels>>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.4"), BatchNorm2d<>>, ReLU,
-                            Keep<numbered_name<level>("x", "")>>;
+    using Type =
+        ModuleList<MaxPool2d<2>,
+                   Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.0"), UNetConv3<channels>>,
+                   Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.1"), BatchNorm2d<>>, ReLU,
+                   Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.3"), UNetConv3<channels>>,
+                   Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.4"), BatchNorm2d<>>, ReLU, After...>;
 };
-template <std::size_t level, std::int64_t channels>
-struct TransposedUNetDown<level, channels, true> {
-    using Type = ModuleList<MaxPool2d<2>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.0"), UNetConv3<channels>>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.1"), BatchNorm2d<>>, ReLU,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.3"), UNetConv3<channels>>,
-                            Named<numbered_name<level>("down", ".maxpool_conv.1.double_conv.4"), BatchNorm2d<>>, ReLU>;
-};
-template <std::int64_t channels>
-struct TransposedUNetDown<0, channels, false> {
+template <std::int64_t channels, class... After>
+struct TransposedUNetDown<0, channels, After...> {
     using Type = ModuleList<Named<"inc.double_conv.0", UNetConv3<channels>>, Named<"inc.double_conv.1", BatchNorm2d<>>,
                             ReLU, Named<"inc.double_conv.3", UNetConv3<channels>>,
-                            Named<"inc.double_conv.4", BatchNorm2d<>>, ReLU, Keep<"x0">>;
+                            Named<"inc.double_conv.4", BatchNorm2d<>>, ReLU, After...>;
 };
 
 /// The way up: part `i` of it, which reads level `level`. The value from the way down comes first.
@@ -86,9 +78,11 @@ struct TransposedUNetLayers<Image, classes, base, depth, std::index_sequence<L..
     template <std::size_t level>
     static constexpr std::int64_t channels = base << level;
 
+    /// L counts the kept levels from the top.
     using Type =
-        typename SequentialOf<ModuleList<Image>, typename TransposedUNetDown<0, channels<0>, false>::Type,
-                              typename TransposedUNetDown<L + 1, channels<L + 1>, L + 1 == depth>::Type...,
+        typename SequentialOf<ModuleList<Image>,
+                              typename TransposedUNetDown<L, channels<L>, Keep<numbered_name<L>("x", "")>>::Type...,
+                              typename TransposedUNetDown<depth, channels<depth>>::Type,
                               typename TransposedUNetUp<L + 1, depth - 1 - L, channels<depth - 1 - L>>::Type...,
                               ModuleList<Named<"outc.conv", Conv2d<classes, 1>>>>::Type;
 };
