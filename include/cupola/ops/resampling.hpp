@@ -212,7 +212,7 @@ struct ResampleRow {
 
 private:
     /// `count` channels of a pixel.
-    template <std::int64_t count>
+    template <std::size_t count>
     [[gnu::always_inline]] void add(const T* image, const ResamplingTaps::Place& of_rows,
                                     const ResamplingTaps::Place& of_columns, T* pixel) const {
         const float *const row_weights = rows->weights(of_rows), *const column_weights = columns->weights(of_columns);
@@ -222,12 +222,12 @@ private:
             for (std::int64_t b = of_columns.begin; b < of_columns.end; ++b) {
                 const float weight = column_weights[b - of_columns.begin];
                 const T* const read = image + (a * width + b) * channels;
-                for (std::int64_t k = 0; k < count; ++k) of_row[k] += weight * static_cast<float>(read[k]);
+                for (std::size_t k = 0; k < count; ++k) of_row[k] += weight * static_cast<float>(read[k]);
             }
             const float weight = row_weights[a - of_rows.begin];
-            for (std::int64_t k = 0; k < count; ++k) sums[k] += weight * of_row[k];
+            for (std::size_t k = 0; k < count; ++k) sums[k] += weight * of_row[k];
         }
-        for (std::int64_t k = 0; k < count; ++k) pixel[k] = T(sums[k]);
+        for (std::size_t k = 0; k < count; ++k) pixel[k] = T(sums[k]);
     }
 };
 

@@ -3,6 +3,7 @@
 // A file that is read in pieces, as needed: of a file of several gigabytes no more is in memory than a piece.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -73,7 +74,7 @@ private:
 
 /// The first characters of a file, at most 512.
 [[nodiscard]] inline std::string first_characters(const FilePieces& file) {
-    std::string characters(static_cast<std::size_t>(file.size() < 512 ? file.size() : 512), '\0');
+    std::string characters(std::min<std::size_t>(file.size(), 512), '\0');
     file.read(0, std::as_writable_bytes(std::span(characters)));
     return characters;
 }

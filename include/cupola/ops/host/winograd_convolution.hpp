@@ -147,8 +147,8 @@ template <HostElement T>
 
 /// winograd_suits_bfloat16() where oneDNN computes for `library_isa`.
 [[nodiscard]] constexpr bool winograd_suits_bfloat16_of(int library_isa) {
-    const auto has = [library_isa](int isa) { return (library_isa & isa) == isa; };
-    return lane_count == 16 && has(dnnl_cpu_isa_avx512_core_fp16) && !has(dnnl_cpu_isa_avx512_core_amx);
+    constexpr int fp16 = dnnl_cpu_isa_avx512_core_fp16, amx = dnnl_cpu_isa_avx512_core_amx;
+    return lane_count == 16 && (library_isa & fp16) == fp16 && (library_isa & amx) != amx;
 }
 /// Whether the tiles of the outputs have at most 1.5 times as many: for a plane of 5 x 5 the direct convolution is
 /// faster.
