@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each kernel uses on sm_90 and which instructions it has, compared with the rules below.
 
-Usage: kernel_budget.py --ptxas PROGRAM [--nvdisasm PROGRAM] [--list] PROGRAM...
+Usage: kernel_budget.py --ptxas PROGRAM [--nvdisasm PROGRAM] [--list] FILE.ptx...
 
-The programs were built by nvcc with PTX, uncompressed; ptxas compiles it here, so no GPU is needed. Without nvdisasm the instructions are
-not checked, and a message says so. A kernel may be launched before the end of the one before it: the machine code has to wait for that one
+ptxas compiles what nvcc has written, so no GPU is needed. Without nvdisasm the instructions are not checked, and a message says so. A kernel may be launched before the end of the one before it: the machine code has to wait for that one
 first. --list prints a line per kernel: registers, threads that a multiprocessor holds at a time, bytes of stack, loads of 16 bytes / all
 loads, stores of 16 bytes / all stores. Exit status 1 if a rule is broken.
 
@@ -157,11 +156,11 @@ def main() -> int:
     parser.add_argument("--ptxas", required=True)
     parser.add_argument("--nvdisasm", default="")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("programs", nargs="+", metavar="PROGRAM")
+    parser.add_argument("files", nargs="+", metavar="FILE.ptx")
     arguments = parser.parse_args()
 
     version = re.search(r"release ([\d.]+)", run([arguments.ptxas, "--version"]))
-    kernels = compiled(arguments.programs, ARCHITECTURE, arguments.ptxas, arguments.nvdisasm)
+    kernels = compiled(arguments.files, ARCHITECTURE, arguments.ptxas, arguments.nvdisasm)
     used = set()
     problems = over_budget(kernels, used)
     if version and version.group(1) == VERSION:

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: kernel_budget_test.py. Tests the rules of kernel_budget.py and the reading of a program's PTX, without a compiler of CUDA."""
+"""Usage: kernel_budget_test.py. Tests the rules of kernel_budget.py and the reading of PTX, without a compiler of CUDA."""
 import contextlib
 import pathlib
-import struct
 import sys
 import tempfile
 import unittest
@@ -35,19 +34,6 @@ def kernel(name: str, **properties) -> Kernel:
     """A kernel that keeps all rules, unless a property breaks one."""
     given = {"threads": 256, "registers": 32, "instructions": {"LDG.E": 1}, **properties}
     return Kernel("_Z1k", f"void cupola::v0_1::impl::{name}(long)", **given)
-
-
-def program(folder: str, *texts: str) -> pathlib.Path:
-    """An ELF file whose only sections are .nv_fatbin, with the texts, and the sections' names."""
-    code = b"\x50\xed\x55\xba" + b"\0".join(text.encode() for text in texts) + b"\0"
-    names = b"\0.nv_fatbin\0.shstrtab\0"
-    begin = 64
-    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, begin + len(code) + len(names), 0, 64, 0, 0, 64, 3, 2)
-    sections = [(0, 0, 0), (1, begin, len(code)), (12, begin + len(code), len(names))]
-    rows = b"".join(struct.pack("<IIQQQQ", name, 1, 0, 0, offset, size).ljust(64, b"\0") for name, offset, size in sections)
-    file = pathlib.Path(folder) / "program"
-    file.write_bytes(header + code + names + rows)
-    return file
 
 
 class Rules(unittest.TestCase):
@@ -125,13 +111,11 @@ class Code(unittest.TestCase):
         self.addCleanup(stack.close)
         return stack.enter_context(tempfile.TemporaryDirectory())
 
-    def test_the_texts_of_a_program_are_found(self):
-        texts = [PTX.format(name="_Z1a"), PTX.format(name="_Z1b")]
-        self.assertEqual(kernel_code.ptx_of(program(self.folder, *texts)), texts)
-
-    def test_a_program_without_a_text_is_an_error(self):
-        with self.assertRaisesRegex(Wrong, "has no PTX as text: nvcc must compile for a virtual architecture, with --no-compress"):
-            kernel_code.ptx_of(program(self.folder, "compressed"))
+    def test_a_file_without_a_kernel_is_an_error(self):
+        file = pathlib.Path(self.folder, "unit.ptx")
+        file.write_text(PTX.partition(".visible")[0])
+        with self.assertRaisesRegex(Wrong, "unit.ptx has no kernel"):
+            kernel_code.compiled([file], "sm_90", "no-ptxas")
 
     def test_each_kernel_is_compiled_once(self):
         one, two = PTX.format(name="_Z1a"), PTX.format(name="_Z1a") + PTX.format(name="_Z1b").partition("64\n")[2]

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels in a program that nvcc built with PTX: their machine code for one architecture, by ptxas, and what it uses.
-
-Nothing is compiled again: the PTX is read from the program, in which it is text if nvcc ran with --no-compress.
-"""
+"""The kernels of PTX that nvcc has written: their machine code for one architecture, by ptxas, and what it uses."""
 import dataclasses
 import pathlib
 import re
-import struct
 import subprocess
 import tempfile
 
@@ -52,36 +48,6 @@ class Kernel:
     def count(self, pattern: str) -> int:
         """How many instructions match."""
         return sum(number for opcode, number in self.instructions.items() if re.fullmatch(pattern, opcode))
-
-
-def section(program: pathlib.Path, wanted: str) -> bytes:
-    """The bytes of a section of an ELF file of 64 bits; none if there is no such section."""
-    data = program.read_bytes()
-    if data[:5] != b"\x7fELF\x02":
-        raise Wrong(f"{program} is no program of 64 bits")
-    (headers,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-
-    def header(i: int):
-        name, _, _, _, offset, length = struct.unpack_from("<IIQQQQ", data, headers + i * size)
-        return name, offset, length
-
-    strings = header(names)[1]
-    for i in range(count):
-        name, offset, length = header(i)
-        begin = strings + name
-        if data[begin : data.index(b"\0", begin)] == wanted.encode():
-            return data[offset : offset + length]
-    return b""
-
-
-def ptx_of(program: pathlib.Path) -> list:
-    """The PTX texts in a program."""
-    code = section(program, ".nv_fatbin")
-    texts = [match.group().decode() for match in re.finditer(rb"\.version \d+\.\d+\n\.target sm_[^\0]*", code)]
-    if not texts:
-        raise Wrong(f"{program} has no PTX as text: nvcc must compile for a virtual architecture, with --no-compress")
-    return texts
 
 
 def entries(text: str) -> list:
@@ -154,9 +120,13 @@ def read_instructions(listing: str, kernels: dict):
             kernel.instructions[opcode] = kernel.instructions.get(opcode, 0) + 1
 
 
-def compiled(programs: list, architecture: str, ptxas: str, nvdisasm: str = "") -> list:
-    """The kernels of the programs, compiled for an architecture; their instructions only where there is an nvdisasm."""
-    texts = without_repeated([text for program in programs for text in ptx_of(pathlib.Path(program))])
+def compiled(files: list, architecture: str, ptxas: str, nvdisasm: str = "") -> list:
+    """The kernels of the files, compiled for an architecture; their instructions only where there is an nvdisasm."""
+    texts = [pathlib.Path(file).read_text() for file in files]
+    for file, text in zip(files, texts):
+        if not entries(text):
+            raise Wrong(f"{file} has no kernel")
+    texts = without_repeated(texts)
     kernels = {}
     with tempfile.TemporaryDirectory() as folder:
         for i, text in enumerate(texts):
