@@ -37,6 +37,16 @@ private:
 };
 static_assert(Device<Remote> && InHostMemory<Host> && !InHostMemory<Remote>);
 
+/// A placed layer computes nothing of the layer after it.
+template <class Activation>
+struct Placed : Sequential<Input<4, 4, 3>, OnDevice<Remote, Conv2d<8, 3>>, Activation> {};
+template <class Net>
+constexpr std::size_t nodes_of() {
+    std::array<NodeInfo, Net::layer_count> nodes{};
+    return fuse(Net::layers, true, nodes);
+}
+static_assert(nodes_of<Placed<ReLU>>() == 2 && nodes_of<Placed<ReLU6>>() == 2);
+
 std::vector<float> numbers(std::size_t count, float start) {
     std::vector<float> result(count);
     for (std::size_t i = 0; i < count; ++i)

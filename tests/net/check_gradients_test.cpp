@@ -35,6 +35,7 @@ enum class Wrong {
     reads_output_secretly,
     small_scratch,
     no_relu_inside,
+    no_limit_inside,
     masks_again,
     other_gradient_for_first_layer,
 };
@@ -53,7 +54,8 @@ struct ScaleOnHost {
         const float drift = wrong == Wrong::random ? 1e-3F * static_cast<float>(calls) : 0.0F;
         for (std::int64_t i = 0; i < pixels * channels; ++i) {
             float y = args.input[i] * args.parameters[0][i % channels] + drift;
-            if (activation == Activation::relu && wrong != Wrong::no_relu_inside) y = y > 0 ? y : 0;
+            if (activation != Activation::none && wrong != Wrong::no_relu_inside) y = y > 0 ? y : 0;
+            if (activation == Activation::relu6 && wrong != Wrong::no_limit_inside) y = std::min(y, 6.0F);
             if (wrong == Wrong::forward_forgets && i == 7) continue;
             args.output[i] = y;
         }
@@ -64,9 +66,10 @@ struct ScaleOnHost {
     void backward(const BackwardArgs<Host>& args) {
         if (wrong == Wrong::needs_input_gradient && args.input_gradient == nullptr) return;
         float* const gradient = args.output_gradient;
-        const bool mask = activation == Activation::relu && (!relu_mask_applied_by_next || wrong == Wrong::masks_again);
+        const bool mask = activation != Activation::none && (!relu_mask_applied_by_next || wrong == Wrong::masks_again);
+        const bool limited = activation == Activation::relu6 && wrong != Wrong::no_limit_inside;
         for (std::int64_t i = 0; mask && i < pixels * channels; ++i) {
-            if (!(args.output[i] > 0)) gradient[i] = 0;
+            if (!(args.output[i] > 0) || (limited && args.output[i] >= 6)) gradient[i] = 0;
         }
         for (std::int64_t c = 0; c < channels; ++c) {
             float sum = 0;
@@ -99,7 +102,8 @@ struct Scale {
     static constexpr LayerTraits traits{
         .backward_reads_input = wrong != Wrong::reads_input_secretly,
         .backward_reads_output = false,
-        .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again};
+        .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again,
+        .absorbs_relu6 = wrong == Wrong::nothing || wrong == Wrong::no_limit_inside};
     static constexpr ShapeResult output(const Shape& input) {
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
@@ -251,10 +255,11 @@ TEST_CASE("a user's own layer passes, and its errors are reported by name") {
     CHECK(check);
     CHECK(check.failures().empty());
     CHECK(check.subject().substr(check.subject().find(" on ")) == " on 3 x 4 x 5, batch 3, on Host");
-    REQUIRE(check.tensors().size() == 4);
+    REQUIRE(check.tensors().size() == 6);
     CHECK(check.tensors()[0].name == "input");
     CHECK(check.tensors()[1].name == "scale");
     CHECK(check.tensors()[3].name == "with a ReLU inside, scale");
+    CHECK(check.tensors()[5].name == "with a ReLU6 inside, scale");
     for (const GradientCheck::Tensor& tensor : check.tensors()) CHECK(tensor.error < 1e-4);
     CHECK(contains(check.report(), ": the gradients are correct (off by: input "));
 }
@@ -308,6 +313,14 @@ TEST_CASE("a backward that is correct only with an input gradient is found") {
                    "made for a build context without an input gradient, backward gives a different gradient of scale"));
 }
 
+namespace {
+
+struct WithoutLimit : ReLU {
+    static constexpr Activation activation = Activation::relu6;
+};
+
+}  // namespace
+
 TEST_CASE("wrong traits are found") {
     CHECK(
         contains(report<Wrong::reads_input_secretly>(),
@@ -316,6 +329,7 @@ TEST_CASE("wrong traits are found") {
         report<Wrong::reads_output_secretly>(),
         "the traits say that backward does not read the output, and without it the gradient of scale differs"));
     CHECK(contains(report<Wrong::no_relu_inside>(), "with a ReLU inside, element "));
+    CHECK(contains(report<Wrong::no_limit_inside>(), "with a ReLU6 inside, element "));
     CHECK(contains(
         report<Wrong::masks_again>(),
         "with a ReLU inside, with the mask applied by the layer after it, backward gives a different gradient of the input"));
@@ -326,6 +340,7 @@ TEST_CASE("wrong traits are found") {
                    "it has the kind view and an output whose size differs from that of its input; its output is 59"));
     CHECK(contains(check_gradients<Elementwise<leaky, leaky_derivative, true>, Host>({50}).report(),
                    "its kind is a ReLU, but its output for -"));
+    CHECK(contains(check_gradients<WithoutLimit, Host>({50}).report(), "its kind is a ReLU6, but its output for "));
 }
 
 TEST_CASE("smooth and piecewise linear functions pass, wrong derivatives and discontinuities do not") {

@@ -28,7 +28,7 @@ static_assert(row_of(LayerKind::plain, LayerKind::activation) == row_of(LayerKin
 
 }  // namespace
 
-TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations are nodes of their own") {
+TEST_CASE("Conv2d or Linear with its ReLU, and Conv2d or BatchNorm2d with its ReLU6, become one node; others do not") {
     std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
     CHECK(fuse(tutorial::Net::layers, true, nodes) == 8);
     CHECK(nodes[0].layers == 2);
@@ -43,6 +43,23 @@ TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations are 
     CHECK(few[0].layers == 1);
     CHECK(few[1].layers == 2);
     CHECK(few[2].layers == 1);
+
+    struct OfRelu6 : Sequential<Input<4, 4, 3>, Conv2d<8, 3>, ReLU6, BatchNorm2d<>, ReLU6, Flatten, Linear<3>, ReLU6> {
+    };
+    std::array<NodeInfo, OfRelu6::layer_count> clipped{};
+    REQUIRE(fuse(OfRelu6::layers, true, clipped) == 5);
+    CHECK(clipped[0].activation == Activation::relu6);
+    CHECK(clipped[1].activation == Activation::relu6);
+    CHECK(clipped[3].layers == 1);  // Linear
+    CHECK(clipped[4].layers == 1);
+
+    // Its mask is not that of the pooled values: it stays where it is.
+    struct Pooled : Sequential<Input<4, 4, 3>, Conv2d<8, 3>, ReLU6, MaxPool2d<2>> {};
+    std::array<NodeInfo, 2> pooled{};
+    REQUIRE(fuse(Pooled::layers, true, pooled) == 2);
+    CHECK_FALSE(pooled[0].relu_mask_applied_by_next);
+    CHECK_FALSE(pooled[1].applies_relu_mask_of_previous);
+    CHECK(pooled[0].backward_reads_output);
 }
 
 TEST_CASE(
@@ -107,10 +124,12 @@ struct Result {
 };
 
 /// The fused network and the plain one, from equal parameters: `seed` and the next are those of parameters and images.
+/// The parameters are normal with a deviation of a tenth of `size`.
 template <class Net>
-void check_bits(std::int64_t batch, std::uint32_t seed) {
+void check_bits(std::int64_t batch, std::uint32_t seed, float size = 1) {
     std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
     initialize(parameters, normal(0.1), 1, 1, seed, 0);
+    for (float& parameter : parameters) parameter *= size;
     std::vector<float> images(static_cast<std::size_t>(batch * Net::input_shape.size()));
     initialize(images, normal(1.0), 1, 1, seed + 1, 0);
     const Result<Net> fused(parameters, images, batch);
@@ -155,7 +174,12 @@ struct BothOrdersPadded
                  Conv2d<20, 3>, ReLU, MaxPool2d<3, 1, pad(1)>, Conv2d<20, 3>, ReLU, LocalResponseNorm<2, 0.1>,
                  MaxPool2d<3, 2, pad(1)>, Flatten, Linear<5>> {};
 
+struct WithRelu6 : Sequential<Input<9, 8, 3>, Conv2d<16, 3>, ReLU6, MaxPool2d<2>, Conv2d<16, 3>, BatchNorm2d<>, ReLU6,
+                              MaxPool2d<2>, LocalResponseNorm<2, 0.1>, Flatten, Linear<5>> {};
+
 }  // namespace
+
+TEST_CASE("a ReLU6 inside an operation changes no bit") { check_bits<WithRelu6>(3, 5, 30); }
 
 TEST_CASE("pooling and normalisation as one node change no bit, in either order and precision") {
     check_bits<BothOrders>(3, 7);

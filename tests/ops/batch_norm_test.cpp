@@ -44,7 +44,9 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, Activation ac
 }
 
 reference::BatchNorm oracle(const Case& c, Activation activation = Activation::none) {
-    return {static_cast<std::size_t>(c.channels), c.epsilon, activation == Activation::relu};
+    reference::BatchNorm norm{static_cast<std::size_t>(c.channels), c.epsilon, activation != Activation::none};
+    if (activation == Activation::relu6) norm.most = 6;
+    return norm;
 }
 
 template <class D>
@@ -63,18 +65,24 @@ const std::vector<Case> cases{
 }  // namespace
 
 TYPED_TEST_CASE(
-    "batch normalisation in training agrees with plain loops, forward and backward, with and without a ReLU", D,
+    "batch normalisation in training agrees with plain loops, forward and backward, alone, with a ReLU and a ReLU6", D,
     DevicesAndElements) {
     for (const Case& c : cases) {
-        for (const Activation activation : {Activation::none, Activation::relu}) {
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::relu6}) {
+            if (activation == Activation::relu6 && &c != cases.data() && &c != &cases[5]) continue;
             for (const int threads : thread_counts<D>()) {
                 const std::uint64_t seed = reference::fresh_seed();
-                INFO(describe(c), ", ReLU ", activation == Activation::relu, ", threads ", threads, ", seed ", seed);
-                const Problem problem = problem_of<D>(c, seed, threads, activation);
+                INFO(describe(c), ", activation ", static_cast<int>(activation), ", threads ", threads, ", seed ",
+                     seed);
+                Problem problem = problem_of<D>(c, seed, threads, activation);
+                if (activation == Activation::relu6) {
+                    for (float& weight : problem.parameters[0]) weight *= 6.0F;
+                }
                 const Outcome outcome = run<D>(c, problem);
                 const auto reference = oracle(c, activation);
                 const auto moments = reference.moments(problem.x);
                 const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
+                if (activation == Activation::relu6) CHECK(std::ranges::count(outcome.output, 6.0F) > 0);
                 // The part that a ReLU passes may be almost empty.
                 CHECK(reference::distance_at(oracle(c).forward(problem.x, weight, bias, moments), outcome.output,
                                              reference.forward(problem.x, weight, bias, moments)) < tolerance<D>);

@@ -77,6 +77,13 @@ TYPED_TEST_CASE("a convolution with a fused ReLU gives the bits of the separate 
     weighted_operation::fused_relu_has_bits<Convolutions, D>();
 }
 
+TYPED_TEST_CASE("a convolution with a fused ReLU6 gives the bits of the separate operations", D, DevicesAndElements) {
+    weighted_operation::fused_relu6_has_bits<Convolutions, D>({3, 9, 7, 3, 16, 3, 1});
+    Case without_bias{2, 6, 5, 16, 8, 3, 2};
+    without_bias.bias = false;
+    weighted_operation::fused_relu6_has_bits<Convolutions, D>(without_bias);
+}
+
 TYPED_TEST_CASE("a convolution whose ReLU mask is applied by the next operation does not apply it", D,
                 DevicesAndElements) {
     weighted_operation::mask_applied_by_next<Convolutions, D>();
@@ -112,7 +119,7 @@ TYPED_TEST_CASE("a convolution made for evaluation computes the same output", D,
 TYPED_TEST_CASE("a convolution propagates a NaN to its output, and with a ReLU to its weights' gradient", D,
                 DevicesAndElements) {
     const Case c{2, 6, 6, 3, 16, 3, 1};
-    for (const Activation activation : {Activation::none, Activation::relu}) {
+    for (const Activation activation : {Activation::none, Activation::relu, Activation::relu6}) {
         CAPTURE(static_cast<int>(activation));
         Problem problem = Convolutions::problem_of<D>(c, reference::fresh_seed(), 1);
         problem.activation = activation;

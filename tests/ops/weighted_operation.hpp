@@ -122,24 +122,38 @@ inline void check_same_gradients(const Outcome& a, const Outcome& b) {
     }
 }
 
-/// The fused operation has the bits of the operation and a ReLU after it, forward and backward.
+/// The operation of this problem, with the activation inside, has the bits of both one after the other, forward and
+/// backward. `most` is the activation's limit, -1 for ReLU.
+template <class Operation, class D>
+void fused_has_bits(const typename Operation::Case& c, Problem problem, Activation activation, float most) {
+    const auto run = [&c](const Problem& of) { return Operation::template run<D>(c, of); };
+    problem.activation = Activation::none;
+    Outcome apart = run(problem);
+    problem.activation = activation;
+    const Outcome fused = run(problem);
+    reference::apply_relu(apart.output, most);
+    CHECK(reference::same_bits_but_zeros_sign(fused.output, apart.output));
+    if (most > 0.0F) CHECK(std::ranges::count(fused.output, most) > 0);
+
+    // Backward of the two: the mask first, then the operation.
+    problem.activation = Activation::none;
+    problem.dy = reference::relu_mask(fused.output, problem.dy, most);
+    check_same_gradients(fused, run(problem));
+}
+
 template <class Operation, class D>
 void fused_relu_has_bits() {
     for_each_case<Operation, D>([](const auto& c, std::uint64_t seed) {
-        Problem problem = Operation::template problem_of<D>(c, seed, 2);
-        const auto run = [&c](const Problem& of) { return Operation::template run<D>(c, of); };
-        problem.activation = Activation::none;
-        Outcome apart = run(problem);
-        problem.activation = Activation::relu;
-        const Outcome fused = run(problem);
-        for (float& value : apart.output) value = value < 0.0F ? 0.0F : value;
-        CHECK(reference::same_bits_but_zeros_sign(fused.output, apart.output));
-
-        // Backward of the two: the mask first, then the operation.
-        problem.activation = Activation::none;
-        problem.dy = reference::relu_mask(fused.output, problem.dy);
-        check_same_gradients(fused, run(problem));
+        fused_has_bits<Operation, D>(c, Operation::template problem_of<D>(c, seed, 2), Activation::relu, -1.0F);
     });
+}
+
+/// With inputs so large that many outputs are beyond the limit.
+template <class Operation, class D>
+void fused_relu6_has_bits(const typename Operation::Case& c) {
+    Problem problem = Operation::template problem_of<D>(c, reference::fresh_seed(), 2);
+    for (float& x : problem.x) x *= 16.0F;
+    fused_has_bits<Operation, D>(c, problem, Activation::relu6, reference::most_of_relu6);
 }
 
 /// An operation whose ReLU mask the next operation applies does not apply it.

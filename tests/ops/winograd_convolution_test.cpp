@@ -97,6 +97,25 @@ TYPED_TEST_CASE("Winograd's convolution, forward and backward, agrees with plain
     }
 }
 
+TYPED_TEST_CASE("a ReLU6 fused into Winograd's convolution gives the bits of the separate operations", W, AllTiles) {
+    const Case c = cases<W>().front();
+    const std::uint64_t seed = reference::fresh_seed();
+    INFO(describe<W>(c), ", seed ", seed);
+    Problem problem = problem_of<W>(c, seed, 2);
+    for (float& x : problem.x) x *= 16.0F;
+    Outcome apart = run<W>(c, problem);
+    problem.activation = Activation::relu6;
+    const Outcome fused = run<W>(c, problem);
+    reference::apply_relu(apart.output, reference::most_of_relu6);
+    CHECK(reference::same_bits(fused.output, apart.output));
+    CHECK(std::ranges::count(fused.output, reference::most_of_relu6) > 0);
+    problem.activation = Activation::none;
+    problem.dy = reference::relu_mask(fused.output, problem.dy, reference::most_of_relu6);
+    apart = run<W>(c, problem);
+    CHECK(reference::same_bits(fused.input_gradient, apart.input_gradient));
+    CHECK(reference::same_bits(fused.parameter_gradients[0], apart.parameter_gradients[0]));
+}
+
 TYPED_TEST_CASE("a ReLU fused into Winograd's convolution gives the bits of the separate operations", W, AllTiles) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();

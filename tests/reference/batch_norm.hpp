@@ -12,6 +12,8 @@ struct BatchNorm {
     std::size_t channels = 1;
     double epsilon = 1e-5;
     bool relu = false;
+    /// The limit of ReLU6; ReLU has none.
+    double most = std::numeric_limits<double>::infinity();
 
     struct Moments {
         Doubles mean, variance;
@@ -34,7 +36,7 @@ struct BatchNorm {
         for (std::size_t i = 0; i < x.size(); ++i) {
             const std::size_t c = i % channels;
             y[i] = normalized(x[i], c, m) * static_cast<double>(weight[c]) + static_cast<double>(bias[c]);
-            if (relu && y[i] < 0) y[i] = 0;
+            if (relu) y[i] = std::clamp(y[i], 0.0, most);
         }
         return y;
     }
@@ -43,13 +45,14 @@ struct BatchNorm {
         Doubles input, weight, bias;
     };
 
-    /// Through the batch's mean and variance; `constants` says that they are none of the batch's. ReLU's mask is where
-    /// `y`, a result that was compared with `forward`, is positive: rounding decides of what is closest to zero.
+    /// Through the batch's mean and variance; `constants` says that they are none of the batch's. The mask is where
+    /// `y`, a result that was compared with `forward`, is positive and below the limit: rounding decides of what is
+    /// closest to them.
     [[nodiscard]] Gradients backward(std::span<const float> dy, std::span<const float> x, std::span<const float> weight,
                                      std::span<const float> y, const Moments& m, bool constants = false) const {
         const double count = static_cast<double>(x.size() / channels);
         Gradients g{Doubles(x.size()), Doubles(channels), Doubles(channels)};
-        const auto masked = [&](std::size_t i) { return relu && !(y[i] > 0.0F) ? 0.0 : static_cast<double>(dy[i]); };
+        const auto masked = [&](std::size_t i) { return passes(y[i]) ? static_cast<double>(dy[i]) : 0.0; };
         for (std::size_t i = 0; i < x.size(); ++i) {
             g.weight[i % channels] += masked(i) * normalized(x[i], i % channels, m);
             g.bias[i % channels] += masked(i);
@@ -67,7 +70,7 @@ struct BatchNorm {
                                            std::span<const float> y, const Moments& m) const {
         Gradients g{{}, Doubles(channels), Doubles(channels)};
         for (std::size_t i = 0; i < x.size(); ++i) {
-            const double masked = relu && !(y[i] > 0.0F) ? 0.0 : std::abs(static_cast<double>(dy[i]));
+            const double masked = passes(y[i]) ? std::abs(static_cast<double>(dy[i])) : 0.0;
             g.weight[i % channels] += masked * std::abs(normalized(x[i], i % channels, m));
             g.bias[i % channels] += masked;
         }
@@ -75,6 +78,7 @@ struct BatchNorm {
     }
 
 private:
+    [[nodiscard]] bool passes(float y) const { return !relu || (y > 0.0F && static_cast<double>(y) < most); }
     [[nodiscard]] double normalized(float x, std::size_t c, const Moments& m) const {
         return (static_cast<double>(x) - m.mean[c]) / std::sqrt(m.variance[c] + epsilon);
     }

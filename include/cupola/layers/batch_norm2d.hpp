@@ -20,8 +20,10 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
     static constexpr LayerKind kind = LayerKind::batch_norm;
-    static constexpr LayerTraits traits{
-        .backward_reads_output = false, .absorbs_relu = true, .can_omit_parameter_gradients = true};
+    static constexpr LayerTraits traits{.backward_reads_output = false,
+                                        .absorbs_relu = true,
+                                        .absorbs_relu6 = true,
+                                        .can_omit_parameter_gradients = true};
     static constexpr LayerDescription description =
         LayerDescription("BatchNorm2d")
             .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon))

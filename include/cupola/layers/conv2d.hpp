@@ -46,6 +46,7 @@ struct Conv2d : impl::ConvolutionOptions<channels, kernel, options...> {
     static constexpr LayerKind kind = LayerKind::convolution;
     static constexpr LayerTraits traits{.backward_reads_output = false,
                                         .absorbs_relu = true,
+                                        .absorbs_relu6 = true,
                                         .can_omit_parameter_gradients = true,
                                         .reads_input_for_parameters = true};
 

@@ -57,8 +57,8 @@ struct LayerTraits {
     bool backward_reads_input = true;
     bool backward_reads_second_input = true;
     bool backward_reads_output = true;
-    /// Its operation can apply a ReLU to its output: BuildContext::activation.
-    bool absorbs_relu = false;
+    /// Its operation can apply a ReLU, or a ReLU6, to its output: BuildContext::activation.
+    bool absorbs_relu = false, absorbs_relu6 = false;
     /// Its operation can apply the mask of a ReLU in the layer before it to its gradient, because each output is one of
     /// the inputs: BuildContext::applies_relu_mask_of_previous.
     bool can_apply_relu_mask = false;

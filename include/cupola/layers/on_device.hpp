@@ -34,7 +34,7 @@ struct OffloadedLayer {
     static constexpr LayerTraits traits = [] {
         LayerTraits traits = traits_of<L>();
         if (is_view) return traits;
-        traits.absorbs_relu = traits.can_apply_relu_mask = false;
+        traits.absorbs_relu = traits.absorbs_relu6 = traits.can_apply_relu_mask = false;
         traits.runs_on = Device::name;
         return traits;
     }();

@@ -18,8 +18,9 @@
 // the parameters and the output unchanged and touch no other memory; backward overwrites the parameters' gradients,
 // adds to them where `accumulate` is set, and works without an input gradient; tensors that backward does not read
 // according to the traits may be overwritten; with `absorbs_relu` all this holds with a fused ReLU too, and where the
-// next layer applies its mask; with `can_apply_relu_mask` the layer masks; with `can_omit_parameter_gradients` it has
-// the same input gradient without them. The layer's random numbers are those of one step, the same in every call.
+// next layer applies its mask; with `absorbs_relu6` with a fused ReLU6; with `can_apply_relu_mask` the layer masks;
+// with `can_omit_parameter_gradients` it has the same input gradient without them. The layer's random numbers are those
+// of one step, the same in every call.
 #pragma once
 
 #include <concepts>
@@ -38,8 +39,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
-/// The checks of one layer, and of the same layer with a fused ReLU if it can have one. Instantiated per device, not
-/// per layer.
+/// The checks of one layer, and of the same layer with a fused ReLU or ReLU6 if it can have one. Instantiated per
+/// device, not per layer.
 template <class D>
 [[nodiscard]] GradientCheck check_layer(const LayerInfo& layer, NodeMaker<D> make, const GradientCheckOptions& options,
                                         const typename D::Options& device) {
@@ -52,8 +53,9 @@ template <class D>
         return result;
     }
     if (layer.is_view()) return result;  // a view is never run
-    for (const Activation activation : {Activation::none, Activation::relu}) {
+    for (const Activation activation : {Activation::none, Activation::relu, Activation::relu6}) {
         if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
+        if (activation == Activation::relu6 && !layer.traits.absorbs_relu6) continue;
         LayerCase<D> c(layer, make, activation, options, device, result);
         if (LayerContract<D>(c).run()) LayerDerivatives<D>(c).run();
         for (const std::string& name : c.bench.overrun(layer)) c.fail("values were written outside ", name);

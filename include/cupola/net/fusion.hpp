@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fusion pass converts the layers of a network to the nodes of a plan. The table FusionPatterns says which layers
-// become one node: `Conv2d, ReLU` and `Linear, ReLU` become one node whose operation applies the activation as it
-// writes, so the tensor between them does not exist. MaxPool2d and LocalResponseNorm, in either order, become one node
-// too.
+// become one node: `Conv2d, ReLU`, `Conv2d, ReLU6` and `Linear, ReLU` become one node whose operation applies the
+// activation as it writes, so the tensor between them does not exist. MaxPool2d and LocalResponseNorm, in either order,
+// become one node too.
 //
 // Where MaxPool2d or such a pair follows a ReLU, the ReLU's mask is applied to the pooled gradient, which is a quarter
 // of the size: a maximum that is not positive had no positive input, and the gradient of a positive maximum goes to a
@@ -103,11 +103,13 @@ struct FoldedBatchNorm : InFirstOperation {
 struct ActivationInside : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::activation};
     static constexpr bool applies(const FusionCandidate& c) {
-        return c.first.traits.absorbs_relu && c.second.kind_parts.activation == Activation::relu;
+        const Activation activation = c.second.kind_parts.activation;
+        return (activation == Activation::relu && c.first.traits.absorbs_relu) ||
+               (activation == Activation::relu6 && c.first.traits.absorbs_relu6);
     }
     static constexpr void fuse(NodeInfo& node, const FusionCandidate& c) {
         node.activation = c.second.kind_parts.activation;
-        node.backward_reads_output = true;  // the mask is where the output is positive
+        node.backward_reads_output = true;  // the mask is made of it
     }
 };
 

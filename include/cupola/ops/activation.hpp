@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU, as a separate operation and as the mask that a fused ReLU applies to a gradient: y = max(x, 0). Backward reads
-// the output: dx = dy where y > 0, else 0.
+// ReLU, y = max(x, 0), and ReLU6, y = min(max(x, 0), 6), as separate operations and as what other operations apply to
+// their outputs and to the gradients of these. Backward reads the output: dx = dy where y > 0, and of ReLU6 where also
+// y < 6; else 0.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
+#include <cupola/ops/math.hpp>
 #include <cupola/ops/pointwise.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -24,10 +27,40 @@ struct ReluFormula {
     }
 };
 
-/// to[i] = gradient[i] where output[i] > 0, else 0. `to` may be `gradient`.
+struct Relu6Formula {
+    CUPOLA_HOST_DEVICE float operator()(float x) const {
+        return math::select(x < 0.0F, 0.0F, math::select(x > 6.0F, 6.0F, x));
+    }
+    CUPOLA_HOST_DEVICE float gradient_from_output(float y, float dy) const {
+        return math::select((y > 0.0F) & (y < 6.0F), dy, 0.0F);
+    }
+};
+
+/// An activation that an operation applies to its output: none, or y = min(max(x, 0), most), whose derivative is 1 for
+/// x > 0 up to `last`, else 0. ReLU has no limit.
+struct FusedActivation {
+    FusedActivation(Activation activation)  // NOLINT: the activation of a BuildContext
+        : applies(activation != Activation::none), limited(activation == Activation::relu6) {
+        if (limited) {
+            most = 6.0F;
+            last = 0x1.7ffffep+2F;  // the float before 6
+        }
+    }
+
+    bool applies, limited;
+    float most = std::numeric_limits<float>::infinity(), last = most;
+};
+
+/// gradient[i] = 0 where `activation`, which an operation applied to `output`, has the derivative 0.
 template <class Context, class T>
-void relu_backward(const Context& context, const T* output, const T* gradient, T* to, std::int64_t count) {
-    for_each_element(context, count, GradientFromOutput<ReluFormula>{}, to, output, gradient);
+void activation_backward(const Context& context, const FusedActivation& activation, const T* output, T* gradient,
+                         std::int64_t count) {
+    const T* const from = gradient;
+    if (activation.limited) {
+        for_each_element(context, count, GradientFromOutput<Relu6Formula>{}, gradient, output, from);
+    } else {
+        for_each_element(context, count, GradientFromOutput<ReluFormula>{}, gradient, output, from);
+    }
 }
 
 }  // namespace impl

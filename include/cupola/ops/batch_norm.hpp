@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation over all elements of a channel (Ioffe, Szegedy 2015), with a fused ReLU:
+// Batch normalisation over all elements of a channel (Ioffe, Szegedy 2015), with a fused ReLU or ReLU6:
 //
 //   y = (x - mean[c]) / sqrt(variance[c] + epsilon) * weight[c] + bias[c]
 //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two-dimensional convolution (cross-correlation: the filter is not flipped), with bias and an optional fused ReLU.
+// Two-dimensional convolution (cross-correlation: the filter is not flipped), with bias and an optional fused ReLU or
+// ReLU6.
 //
 //   y[n,i,j,o] = bias[o] + sum over a, b, c of x[n, i*s + a*d - pad, j*s + b*d - pad, c + g*C] * weight[o,a,b,c]
 //

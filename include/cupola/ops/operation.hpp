@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
@@ -19,7 +20,12 @@ namespace cupola { inline namespace CUPOLA_ABI {
 inline constexpr std::size_t max_parameters = 4;
 
 /// The activation that is fused into the preceding operation.
-enum class Activation : std::uint8_t { none, relu };
+enum class Activation : std::uint8_t { none, relu, relu6 };
+
+[[nodiscard]] constexpr std::string_view to_string(Activation activation) {
+    constexpr std::string_view names[] = {"none", "ReLU", "ReLU6"};
+    return names[static_cast<std::size_t>(activation)];
+}
 
 /// The bytes that an operation needs in addition to its tensors.
 struct MemoryNeeds {

@@ -28,9 +28,10 @@ struct LayerCase {
           options(chosen),
           device(on),
           result(to),
-          prefix(inside == Activation::relu ? "with a ReLU inside, " : ""),
+          prefix(inside == Activation::none ? "" : text("with a ", to_string(inside), " inside, ")),
           bench(of, maker, {.activation = inside}, chosen, on),
-          input(check_input(of.traits.reads, of.traits.ids, chosen.seed, 0, chosen.batch * of.input.size())),
+          input(scaled(check_input(of.traits.reads, of.traits.ids, chosen.seed, 0, chosen.batch * of.input.size()),
+                       of.kind_parts.activation)),
           weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
         constexpr std::uint32_t first_stream = 16;
         for (std::uint32_t p = 0; p < layer.parameters.count; ++p) {
@@ -41,8 +42,14 @@ struct LayerCase {
             const Floats noise = check_normal(options.seed, first_stream + p, parameter.shape.size());
             const float deviation = 1.0F / std::sqrt(static_cast<float>(std::max<std::int64_t>(1, parameter.fan_in)));
             for (std::size_t i = 0; i < values.size(); ++i) values[i] += deviation * noise[i];
-            parameters.push_back(std::move(values));
+            parameters.push_back(scaled(std::move(values), inside));
         }
+    }
+
+    /// So large that many values reach the limit of ReLU6.
+    [[nodiscard]] static Floats scaled(Floats values, Activation activation) {
+        for (float& value : values) value *= activation == Activation::relu6 ? 6.0F : 1.0F;
+        return values;
     }
 
     template <class... Parts>

@@ -41,25 +41,30 @@ private:
             c_.fail("forward gave a different output the second time, from the same input and the same random numbers");
             return false;
         }
-        if (c_.activation == Activation::relu && !check_inside_relu()) return false;
-        if (c_.layer.kind_parts.activation == Activation::relu) {
-            for (std::size_t i = 0; i < c_.output.size(); ++i) {
-                if (c_.output[i] == std::max(c_.input[i], 0.0F)) continue;
-                c_.fail("its kind is a ReLU, but its output for ", c_.input[i], " is ", c_.output[i]);
-                break;
-            }
+        if (c_.activation != Activation::none && !check_inside_activation()) return false;
+        const Activation own = c_.layer.kind_parts.activation;
+        if (own == Activation::none) return true;
+        for (std::size_t i = 0; i < c_.output.size(); ++i) {
+            if (c_.output[i] == applied(own, c_.input[i])) continue;
+            c_.fail("its kind is a ", to_string(own), ", but its output for ", c_.input[i], " is ", c_.output[i]);
+            break;
         }
         return true;
     }
 
-    /// With a fused ReLU, the output is the maximum of 0 and the output without it.
-    bool check_inside_relu() {
+    template <class Number>
+    [[nodiscard]] static Number applied(Activation activation, Number x) {
+        return activation == Activation::relu6 ? std::clamp(x, Number(0), Number(6)) : std::max(x, Number(0));
+    }
+
+    /// With a fused activation, the output is that of the activation for the output without it.
+    bool check_inside_activation() {
         LayerBench<D> without(c_.layer, c_.make, {}, c_.options, c_.device);
         const Floats plain = without.forward(c_.input, c_.parameters);
         const double close = 1e-5 * check_size(plain);
         for (std::size_t i = 0; i < plain.size(); ++i) {
-            if (std::abs(static_cast<double>(c_.output[i]) - std::max(static_cast<double>(plain[i]), 0.0)) <= close)
-                continue;
+            const double expected = applied(c_.activation, static_cast<double>(plain[i]));
+            if (std::abs(static_cast<double>(c_.output[i]) - expected) <= close) continue;
             c_.fail("element ", i, " of the output is ", c_.output[i], ", and without it ", plain[i]);
             return false;
         }

@@ -82,8 +82,8 @@ public:
     [[gnu::cold]] BatchNorm(const BuildContext<Cuda, T>& build, const BatchNormShape& shape)
         : blocks_(build.batch * build.input.size() / shape.channels, shape.channels),
           epsilon_(shape.epsilon),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
+          activation_(build.activation),
+          mask_(build.relu_mask_applied_by_next ? Activation::none : build.activation),
           training_(build.training) {}
 
     /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows per
@@ -205,7 +205,7 @@ private:
         auto* const kernel =
             packs(args.input, args.output) ? &impl::norm_apply_kernel<T, 4> : &impl::norm_apply_kernel<T, 1>;
         impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context, args.input, args.output, blocks_,
-                            state_of(args), args.parameters[1], relu_);
+                            state_of(args), args.parameters[1], activation_);
     }
     void queue_gradient_sums(const BackwardArgs<Cuda, T>& args) const {
         float* const partial = partials(args);
@@ -227,7 +227,9 @@ private:
 
     impl::NormBlocks blocks_;
     double epsilon_;
-    bool relu_, mask_, training_;
+    /// What forward applies, and whose mask backward applies.
+    impl::FusedActivation activation_, mask_;
+    bool training_;
 };
 
 }  // namespace ops

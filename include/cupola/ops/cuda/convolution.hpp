@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call; the ReLU of a convolution
-// without a bias, which cuDNN's engines lack, is a kernel after it. Plans are chosen in the constructor, by their
-// time on the GPU: CudaOptions sets the rules, and may contain the choices of another run. A convolution has the same
-// plan with a fused ReLU as without it.
+// without a bias, which cuDNN's engines lack, is a kernel after it, and so is every ReLU6. Plans are chosen in the
+// constructor, by their time on the GPU: CudaOptions sets the rules, and may contain the choices of another run. A
+// convolution has the same plan with a fused ReLU as without it.
 //
 // In float, weights and their gradients are used in place. In bfloat16 and in half, cuDNN 9.19 requires the weights and
 // the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
@@ -41,8 +41,8 @@ class Convolution<Cuda, T> {
 public:
     [[gnu::cold]] Convolution(const BuildContext<Cuda, T>& build, const ConvolutionShape& shape)
         : shape_(shape),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
+          activation_(build.activation),
+          mask_(activation_ != Activation::none && !build.relu_mask_applied_by_next),
           weights_(shape.weights()),
           outputs_(build.batch * build.output.size()),
           rows_(build.batch * shape.height.output * shape.width.output, shape.out_channels) {
@@ -54,7 +54,8 @@ public:
         rules.max_workspace = std::min(rules.max_workspace, context.max_workspace());
         const impl::PlanTrial trial{.stream = context.stream(), .seconds = context.options().plan_seconds};
         const auto problem_of = [&](impl::ConvolutionDirection direction) {
-            return impl::convolution_problem(direction, build.batch, shape, element_type_of<T>, relu_);
+            return impl::convolution_problem(direction, build.batch, shape, element_type_of<T>,
+                                             activation_ == Activation::relu);
         };
         const auto plan = [&](impl::ConvolutionDirection direction) {
             return std::move(
@@ -97,10 +98,11 @@ public:
             queue_padding(args.context, args.input, weights(args), args.scratch, args.scratch + padded_input_bytes());
         }
         forward_.run(args.context.cudnn(), args.scratch + padded_bytes(), std::span(pointers).first(graph_tensors()));
-        if (relu_ && !shape_.bias) {
-            for_each_element(args.context, outputs_, impl::ForwardOf<impl::ReluFormula>{}, args.output,
-                             static_cast<const T*>(args.output));
-        }
+        const T* const sums = args.output;
+        if (activation_ == Activation::relu && !shape_.bias)
+            for_each_element(args.context, outputs_, impl::ForwardOf<impl::ReluFormula>{}, args.output, sums);
+        if (activation_ == Activation::relu6)
+            for_each_element(args.context, outputs_, impl::ForwardOf<impl::Relu6Formula>{}, args.output, sums);
     }
     /// Whether forward pads the channels.
     [[nodiscard]] bool pads() const { return padded_; }
@@ -113,11 +115,12 @@ public:
         const bool sums = shape_.bias && trains;
         // The parts of the sums, if the operation that wrote the gradient has also masked and summed it.
         const ChannelSums& given = args.output_gradient_sums;
+        const bool masks_and_sums = sums && activation_ == Activation::relu;
+        if (mask_ && !masks_and_sums)
+            impl::activation_backward(context, activation_, args.output, args.output_gradient, outputs_);
         if (sums && given.parts == 0) {
-            impl::mask_and_sum_slabs(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,
-                                     reinterpret_cast<float*>(partial));
-        } else if (!sums && mask_) {
-            impl::relu_backward(context, args.output, args.output_gradient, args.output_gradient, outputs_);
+            impl::mask_and_sum_slabs(context, rows_, mask_ && masks_and_sums ? args.output : nullptr,
+                                     args.output_gradient, reinterpret_cast<float*>(partial));
         }
         const auto data = [&] {
             if (args.input_gradient == nullptr) return;
@@ -240,7 +243,8 @@ private:
     }
 
     ConvolutionShape shape_;
-    bool relu_, mask_, padded_ = false, side_by_side_ = false;
+    Activation activation_;
+    bool mask_, padded_ = false, side_by_side_ = false;
     std::int64_t weights_, outputs_, padded_input_rows_ = 0;
     impl::RowSlabs rows_;
     impl::CudnnPlan forward_, backward_weights_, backward_data_;

@@ -28,9 +28,12 @@ public:
           block_rows_(std::clamp<std::int64_t>(block_elements / shape.channels, fewest_rows, block_elements)),
           blocks_((rows_ + block_rows_ - 1) / block_rows_),
           epsilon_(shape.epsilon),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
-          training_(build.training) {}
+          activation_(build.activation),
+          mask_(build.relu_mask_applied_by_next ? Activation::none : build.activation),
+          training_(build.training) {
+        // The mask is that of the outputs: bfloat16 rounds to 6 what is at least halfway from the number before it.
+        if (sizeof(T) == 2 && mask_.limited) mask_.last = 0x1.7efffep+2F;
+    }
 
     /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows per block, the
     /// sums, and two rows of factors.
@@ -182,7 +185,7 @@ private:
     void apply(const ForwardArgs<Host, T>& args, const State& state) const {
         for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
             impl::norm_apply(args.input + first * channels_, args.output + first * channels_, rows, channels_,
-                             state.mean, state.scale, args.parameters[1], relu_);
+                             state.mean, state.scale, args.parameters[1], activation_);
         });
     }
 
@@ -196,7 +199,9 @@ private:
 
     std::int64_t channels_, rows_, block_rows_, blocks_;
     double epsilon_;
-    bool relu_, mask_, training_;
+    /// What forward applies, and whose mask backward applies.
+    impl::FusedActivation activation_, mask_;
+    bool training_;
 };
 
 }  // namespace ops

@@ -24,8 +24,8 @@ class Convolution<Host, T> {
 public:
     [[gnu::cold]] Convolution(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
         : shape_(shape),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
+          activation_(build.activation),
+          mask_(activation_ != Activation::none && !build.relu_mask_applied_by_next),
           parameter_gradients_(build.parameter_gradients),
           outputs_(build.batch * build.output.size()) {
         impl::require_instructions<T>("bfloat16 convolutions need");
@@ -74,11 +74,10 @@ public:
     void backward(const BackwardArgs<Host, T>& args) {
         if (other_) return other_->backward(args);
         // A gradient that only the weights' is computed from is masked in that pass.
-        const bool mask_weights =
-            mask_ && args.input_gradient == nullptr && weight_gradient_ && weight_gradient_->masks();
-        if (mask_ && !mask_weights) {
-            impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
-        }
+        const bool mask_weights = mask_ && activation_ == Activation::relu && args.input_gradient == nullptr &&
+                                  weight_gradient_ && weight_gradient_->masks();
+        if (mask_ && !mask_weights)
+            impl::activation_backward(args.context, activation_, args.output, args.output_gradient, outputs_);
         if (weight_gradient_) {
             weight_gradient_->run(args, mask_weights);
         } else if (parameter_gradients_) {
@@ -128,12 +127,12 @@ private:
 
     /// oneDNN makes the primitives of backward from that of forward.
     [[gnu::cold]] void make_forward(const BuildContext<Host, T>& build, const Tensors& t) {
-        const auto with_relu = impl::dnnl_attributes(relu_);
+        const auto with_activation = impl::dnnl_attributes(activation_);
         const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
         impl::DnnlPrimitiveDesc description;
         const dnnl_status_t status = dnnl_convolution_forward_primitive_desc_create(
             description.out(), build.context.engine(), kind, algorithm, t.source.get(), t.packed.get(), t.bias_or_none,
-            t.target.get(), t.strides, t.dilates, t.begin, t.end, with_relu.get());
+            t.target.get(), t.strides, t.dilates, t.begin, t.end, with_activation.get());
         forward_ = impl::DnnlCall(build.context, status, std::move(description), "convolution");
         forward_.add(DNNL_ARG_SRC, t.source.get());
         forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
@@ -201,7 +200,8 @@ private:
     /// The kernel that computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
     std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
     ConvolutionShape shape_;
-    bool relu_, mask_, parameter_gradients_;
+    Activation activation_;
+    bool mask_, parameter_gradients_;
     std::int64_t outputs_;
     std::size_t packed_forward_bytes_ = 0, packed_backward_bytes_ = 0;
     impl::DnnlCall forward_, backward_weights_, backward_data_;

@@ -160,7 +160,7 @@ private:
     [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left,
                                                 const_dnnl_memory_desc_t right, const_dnnl_memory_desc_t bias,
                                                 const_dnnl_memory_desc_t result, bool relu, bool sum, bool small) {
-        const auto attributes = impl::dnnl_attributes(relu, sum);
+        const auto attributes = impl::dnnl_attributes(relu ? Activation::relu : Activation::none, sum);
         // A primitive keeps the number of threads with which it was made.
         const HostContext::Team team(small ? 1 : context.threads());
         impl::DnnlPrimitiveDesc description;

@@ -14,6 +14,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
+#include <cupola/ops/operation.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -47,21 +48,24 @@ template <class T>
     return description;
 }
 
-/// The attributes of every primitive (the caller provides scratch memory), followed by a ReLU or a sum if requested.
-[[gnu::cold]] inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
+/// The attributes of every primitive (the caller provides scratch memory), followed by an activation or a sum if
+/// requested.
+[[gnu::cold]] inline DnnlAttributes dnnl_attributes(Activation activation = Activation::none, bool sum = false) {
     DnnlAttributes attributes;
     check_dnnl(dnnl_primitive_attr_create(attributes.out()), "dnnl_primitive_attr_create");
     check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user),
                "dnnl_primitive_attr_set_scratchpad_mode");
-    if (relu || sum) {
+    if (activation != Activation::none || sum) {
         DnnlPostOps post_ops;
         check_dnnl(dnnl_post_ops_create(post_ops.out()), "dnnl_post_ops_create");
         if (sum) {
             check_dnnl(dnnl_post_ops_append_sum(post_ops.get(), 1.0F, 0, dnnl_data_type_undef),
                        "dnnl_post_ops_append_sum");
         }
-        if (relu) {
-            check_dnnl(dnnl_post_ops_append_eltwise(post_ops.get(), dnnl_eltwise_relu, 0.0F, 0.0F),
+        if (activation != Activation::none) {
+            const bool relu = activation == Activation::relu;
+            check_dnnl(dnnl_post_ops_append_eltwise(post_ops.get(), relu ? dnnl_eltwise_relu : dnnl_eltwise_clip, 0.0F,
+                                                    relu ? 0.0F : 6.0F),
                        "dnnl_post_ops_append_eltwise");
         }
         check_dnnl(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()),
@@ -157,7 +161,7 @@ private:
 /// A change of layout, `to = from`, or `to += from`.
 [[gnu::cold]] inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from,
                                            const_dnnl_memory_desc_t to, bool sum = false) {
-    const DnnlAttributes attributes = dnnl_attributes(false, sum);
+    const DnnlAttributes attributes = dnnl_attributes(Activation::none, sum);
     DnnlPrimitiveDesc description;
     const dnnl_status_t status = dnnl_reorder_primitive_desc_create(description.out(), from, context.engine(), to,
                                                                     context.engine(), attributes.get());

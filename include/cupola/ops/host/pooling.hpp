@@ -128,7 +128,7 @@ public:
         if (maximum_) return maximum_->backward(args);
         if (args.input_gradient == nullptr) return;
         if (mask_) {
-            impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
+            impl::activation_backward(args.context, Activation::relu, args.output, args.output_gradient, outputs_);
         }
         if (mean_) return means_backward(args);
         run(backward_, args, args.output_gradient, args.input_gradient);

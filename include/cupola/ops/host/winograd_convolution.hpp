@@ -55,8 +55,8 @@ public:
     [[gnu::cold]] WinogradConvolution(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
         : map_{shape.height, shape.width, build.batch, shape.in_channels, shape.out_channels},
           bias_(shape.bias),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
+          activation_(build.activation),
+          mask_(activation_.applies && !build.relu_mask_applied_by_next),
           runs_forward_(build.forward),
           trains_(build.training && build.parameter_gradients),
           input_gradient_(build.training && build.input_gradient),
@@ -93,12 +93,12 @@ public:
     }
 
     void forward(const ForwardArgs<Host, T>& args) override {
-        forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, relu_,
+        forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, activation_,
                      args.output, floats(args.scratch));
     }
 
     void backward(const BackwardArgs<Host, T>& args) override {
-        if (mask_) impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
+        if (mask_) impl::activation_backward(args.context, activation_, args.output, args.output_gradient, outputs_);
         if (trains_) backward_weights(args);
         if (args.input_gradient != nullptr) backward_data(args);
     }
@@ -109,7 +109,7 @@ public:
                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));
     }
     void backward_data(const BackwardArgs<Host, T>& args) {
-        data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, false,
+        data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, Activation::none,
                   args.input_gradient, floats(args.scratch));
     }
 
@@ -121,7 +121,9 @@ private:
     [[nodiscard]] std::size_t packed_bytes() const { return runs_forward_ ? bytes(forward_.packed_floats()) : 0; }
 
     impl::TiledMap map_;
-    bool bias_, relu_, mask_, runs_forward_, trains_, input_gradient_;
+    bool bias_;
+    impl::FusedActivation activation_;
+    bool mask_, runs_forward_, trains_, input_gradient_;
     std::int64_t outputs_;
     impl::WinogradMap<W, T> forward_, data_;
     impl::WinogradWeightGradient<W, T> weights_;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/cuda/impl/batch_norm_blocks.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/impl/kernel_parts/pack.hpp>
@@ -39,10 +40,13 @@ struct NormChannels {
     [[nodiscard]] __device__ float normalised(int k, float x) const {
         return norm_value(x, mean[k], scale[k], shift[k]);
     }
-    /// dy, or 0 where the output of a fused ReLU, as stored in T, was 0: in half, the smallest values are rounded to 0.
+    /// dy, or 0 where the activation has the derivative 0 at the output as stored in T: in half, the smallest values
+    /// are rounded to 0.
     template <class T>
-    [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
-        return !relu || as_stored<T>(normalised(k, x)) > 0.0F ? dy : 0.0F;
+    [[nodiscard]] __device__ float masked(int k, float x, float dy, const FusedActivation& activation) const {
+        if (!activation.applies) return dy;
+        const float y = as_stored<T>(normalised(k, x));
+        return y > 0.0F && y <= activation.last ? dy : 0.0F;
     }
 };
 
@@ -146,7 +150,7 @@ __global__ void __launch_bounds__(norm_threads)
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_apply_kernel(const T* __restrict__ x, T* __restrict__ y, NormBlocks b, NormSaved state, const float* bias,
-                      bool relu) {
+                      FusedActivation activation) {
     begin_kernel();
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
@@ -158,17 +162,19 @@ __global__ void __launch_bounds__(norm_threads)
         CUPOLA_UNROLL
         for (int k = 0; k < V; ++k) {
             value[k] = channels.normalised(k, value[k]);
-            if (relu && value[k] < 0.0F) value[k] = 0.0F;
+            if (!activation.applies) continue;
+            if (value[k] < 0.0F) value[k] = 0.0F;
+            if (value[k] > activation.most) value[k] = activation.most;
         }
         store_floats<V>(y + me.first + r * b.channels, value);
     }
 }
 
-/// Two rows per block: the sums of dy and of dy (x - mean), with dy masked where a ReLU is fused.
+/// Two rows per block: the sums of dy and of dy (x - mean), with dy masked where there is an activation.
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_gradient_sums_kernel(const T* __restrict__ x, const T* __restrict__ dy, NormBlocks b, NormSaved state,
-                              const float* bias, bool relu, float* partial) {
+                              const float* bias, FusedActivation activation, float* partial) {
     begin_kernel();
     __shared__ float shared[2 * V][norm_threads];
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
@@ -182,7 +188,7 @@ __global__ void __launch_bounds__(norm_threads)
             load_floats<V>(dy + me.first + r * b.channels, gradient);
             CUPOLA_UNROLL
             for (int k = 0; k < V; ++k) {
-                const float masked = channels.template masked<T>(k, value[k], gradient[k], relu);
+                const float masked = channels.template masked<T>(k, value[k], gradient[k], activation);
                 sums[k] += masked;
                 sums[V + k] = fmaf(masked, value[k] - channels.mean[k], sums[V + k]);
             }
@@ -236,7 +242,8 @@ __global__ void __launch_bounds__(norm_threads)
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_backward_kernel(const T* __restrict__ x, const T* __restrict__ dy, T* __restrict__ dx, NormBlocks b,
-                         NormSaved state, const float* bias, bool relu, const float* offset, const float* slope) {
+                         NormSaved state, const float* bias, FusedActivation activation, const float* offset,
+                         const float* slope) {
     begin_kernel();
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
@@ -254,7 +261,7 @@ __global__ void __launch_bounds__(norm_threads)
         load_floats<V>(dy + me.first + r * b.channels, gradient);
         CUPOLA_UNROLL
         for (int k = 0; k < V; ++k) {
-            const float masked = channels.template masked<T>(k, value[k], gradient[k], relu);
+            const float masked = channels.template masked<T>(k, value[k], gradient[k], activation);
             gradient[k] = channels.scale[k] * masked - o[k] - (value[k] - channels.mean[k]) * d[k];
         }
         store_floats<V>(dx + me.first + r * b.channels, gradient);

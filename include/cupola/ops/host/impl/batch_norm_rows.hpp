@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/host/impl/element.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -57,24 +58,27 @@ void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* t
     });
 }
 
-/// Forward and backward must agree on whether a normalised value is positive, so both compute it here.
+/// Forward and backward must agree on whether a normalised value is positive, and below a limit, so both compute it
+/// here.
 [[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) {
     return (x - mean) * scale + bias;
 }
 
 template <HostElement T>
 void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, const float* mean, const float* scale,
-                const float* bias, bool relu) {
+                const float* bias, FusedActivation activation) {
+    const float most = activation.most;
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = mean + first, *const s = scale + first, *const b = bias + first;
         for (std::int64_t r = 0; r < rows; ++r) {
             const T* const from = x + r * channels + first;
             T* const to = y + r * channels + first;
-            if (relu) {
+            if (activation.applies) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
                     const float value = normalized(static_cast<float>(from[k]), m[k], s[k], b[k]);
-                    put(to[k], value < 0.0F ? 0.0F : value);
+                    const float positive = value < 0.0F ? 0.0F : value;
+                    put(to[k], positive > most ? most : positive);
                 }
             } else {
 #pragma omp simd
@@ -90,20 +94,22 @@ struct NormState {
     const float *mean, *scale, *bias;
 };
 
-/// The sums of dy and of dy (x - mean), with dy masked where `relu` is fused.
+/// The sums of dy and of dy (x - mean), with dy masked where there is an activation.
 template <HostElement T>
 void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state,
-                        bool relu, float* sums, float* products) {
+                        FusedActivation activation, float* sums, float* products) {
+    const float last = activation.last;
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         float sum[norm_lanes] = {}, product[norm_lanes] = {};
         for (std::int64_t r = 0; r < rows; ++r) {
             const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
-            if (relu) {
+            if (activation.applies) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
                     const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
-                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    const float output = normalized(value, m[k], s[k], b[k]);
+                    const float masked = ((output > 0.0F) & (output <= last)) ? gradient : 0.0F;
                     sum[k] += masked;
                     product[k] += masked * (value - m[k]);
                 }
@@ -126,18 +132,20 @@ void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t
 /// dx = scale dy - offset - (x - mean) slope.
 template <HostElement T>
 void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state,
-                   bool relu, const float* offset, const float* slope) {
+                   FusedActivation activation, const float* offset, const float* slope) {
+    const float last = activation.last;
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         const float *const o = offset + first, *const d = slope + first;
         for (std::int64_t r = 0; r < rows; ++r) {
             const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
             T* const to = dx + r * channels + first;
-            if (relu) {
+            if (activation.applies) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
                     const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
-                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    const float output = normalized(value, m[k], s[k], b[k]);
+                    const float masked = ((output > 0.0F) & (output <= last)) ? gradient : 0.0F;
                     put(to[k], s[k] * masked - o[k] - (value - m[k]) * d[k]);
                 }
             } else {

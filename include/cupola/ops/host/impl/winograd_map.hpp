@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/host/impl/winograd_product.hpp>
 #include <cupola/ops/host/impl/winograd_tiles.hpp>
 #include <cupola/ops/host/impl/winograd_transform.hpp>
@@ -85,8 +86,8 @@ public:
     }
 
     /// `filters` must have been written by pack_winograd_filters. `bias` may be null.
-    void run(const HostContext& context, const T* input, const float* filters, const float* bias, bool relu, T* output,
-             float* scratch) const {
+    void run(const HostContext& context, const T* input, const float* filters, const float* bias,
+             FusedActivation activation, T* output, float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
         const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
         parallel_for(context, threads_, [=, this](std::int64_t thread) {
@@ -105,7 +106,7 @@ public:
                             products + p * point_stride(block_, product_columns), product_columns, rows, channels,
                             map_.in, false);
                     }
-                    transform_outputs(products, first, count, channel, channels, bias, relu, output);
+                    transform_outputs(products, first, count, channel, channels, bias, activation, output);
                 }
             }
         });
@@ -139,7 +140,7 @@ private:
 
     /// output = At m A + bias, for the channels [channel, channel + channels).
     void transform_outputs(const float* products, std::int64_t first, std::int64_t count, std::int64_t channel,
-                           std::int64_t channels, const float* bias, bool relu, T* output) const {
+                           std::int64_t channels, const float* bias, FusedActivation activation, T* output) const {
         const std::int64_t height = map_.height.output, width = map_.width.output;
         const std::int64_t stride = point_stride(block_, product_columns);
         for (std::int64_t t = 0; t < count; ++t) {
@@ -165,7 +166,10 @@ private:
                     for_each_index<W::tile>([&](auto x) __attribute__((always_inline)) {
                         if (static_cast<std::int64_t>(x) >= columns) return;
                         Lanes value = values[x] + start;
-                        if (relu) value = value < 0.0F ? Lanes{} : value;
+                        if (activation.applies) {
+                            value = value < 0.0F ? Lanes{} : value;
+                            value = value > activation.most ? Lanes{} + activation.most : value;
+                        }
                         store_lanes(to + static_cast<std::int64_t>(x) * map_.out, value);
                     });
                 }
