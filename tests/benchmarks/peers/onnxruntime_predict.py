@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions of a trained network in ONNX Runtime, for inference.py.
+"""Predictions of a trained network in ONNX Runtime, for inference.py and vision.py.
 
     onnxruntime_predict.py NETWORK BATCH THREADS WEIGHTS.safetensors SAMPLES OUTPUTS     speaks protocol.py
+    onnxruntime_predict.py MODEL.onnx BATCH THREADS SAMPLES OUTPUTS                      the same of a file
     onnxruntime_predict.py make NETWORK BATCH WEIGHTS.safetensors SAMPLES                writes weights and samples, random ones
 
 NETWORK is lrn or resnet44. The ONNX model is built from the same file of weights that Cupola reads, in ONNX's own layout, NCHW, and
@@ -152,6 +153,27 @@ def random_weights(network):
     return tensors
 
 
+def serve(model, batch, threads, samples, outputs):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(threads)
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    channels, height, width = entry.shape[1:]
+    x = np.fromfile(samples, np.float32, int(batch) * height * width * channels).reshape(int(batch), height, width, channels)
+    feed = {entry.name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
+    session.run(None, feed)[0].tofile(outputs)
+
+    def predict(_):
+        session.run(None, feed)
+        return 0.0
+
+    protocol.serve({"name": "ONNX Runtime", "version": onnxruntime.__version__, "how": "CPU provider, all optimisations"}, predict)
+
+
 def main():
     if sys.argv[1] == "make":
         _, _, network, batch, weights, samples = sys.argv
@@ -159,8 +181,10 @@ def main():
         channels, height, width = INPUTS[network]
         np.random.RandomState(2).standard_normal((int(batch), height, width, channels)).astype(np.float32).tofile(samples)
         return
-    import onnxruntime
-
+    if sys.argv[1].endswith(".onnx"):
+        with open(sys.argv[1], "rb") as file:
+            serve(file.read(), *sys.argv[2:])
+        return
     _, network, batch, threads, weights, samples, outputs = sys.argv
     batch, (channels, height, width) = int(batch), INPUTS[network]
     graph = Graph(read_safetensors(weights))
@@ -177,20 +201,7 @@ def main():
         opset_imports=[helper.make_opsetid("", 18)],
         ir_version=9,
     )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(threads)
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    x = np.fromfile(samples, np.float32, batch * height * width * channels).reshape(batch, height, width, channels)
-    feed = {"samples": np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
-    session.run(None, feed)[0].tofile(outputs)
-
-    def predict(_):
-        session.run(None, feed)
-        return 0.0
-
-    protocol.serve({"name": "ONNX Runtime", "version": onnxruntime.__version__, "how": "CPU provider, all optimisations"}, predict)
+    serve(model.SerializeToString(), batch, threads, samples, outputs)
 
 
 main()
