@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weight gradients of images of few channels beside oneDNN's and beside a loop of multiply-adds in registers, by
-// turns in one process: the best times, and the multiply-adds as a part of those of the loop. Errors are norms of the
-// difference to sums in double over the norm of the result.
+// The weight gradients of images of few channels and of depthwise convolutions beside oneDNN's and beside a loop of
+// multiply-adds in registers, by turns in one process: the best times, and the multiply-adds as a part of those of the
+// loop. Errors are norms of the difference to sums in double over the norm of the result.
 //
 //   weight_gradient [threads] [rounds] [relu]     `relu` applies a mask in the pass, which oneDNN's does not
 #include <random>
@@ -10,6 +10,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <cupola/host.hpp>
+#include <cupola/ops/host/impl/depthwise_weight_gradient.hpp>
 #include <cupola/ops/host/impl/narrow_weight_gradient.hpp>
 
 #include "../reference/convolution.hpp"
@@ -19,7 +20,9 @@ using namespace cupola;
 
 namespace {
 
-constexpr std::int64_t batch = 128;
+struct Case {
+    std::int64_t batch, size, in, out, window, stride = 1, dilation = 1, groups = 1;
+};
 
 void check(dnnl_status_t status) {
     if (status == dnnl_success) return;
@@ -93,12 +96,20 @@ struct Direct {
     std::vector<Call> calls;
 };
 
-void compare(HostContext& context, int rounds, bool relu, std::int64_t size, std::int64_t in, std::int64_t out,
-             std::int64_t window, std::int64_t stride) {
-    const WindowAxis axis = window_axis(size, window, stride, Padding::same);
-    const reference::Axis reference_axis = reference::same(size, window, stride);
-    const reference::Convolution reference{batch, reference_axis, reference_axis, in, out};
-    const impl::NarrowWeightGradient own({axis, axis, in, out, true}, batch);
+template <class Kernel>
+void compare(HostContext& context, int rounds, bool relu, const Case& c) {
+    const auto [batch, size, in, out, window, stride, dilation, groups] = c;
+    const WindowAxis axis = window_axis(size, window, stride, Padding::same, dilation);
+    const reference::Axis reference_axis = reference::same(size, window, stride, dilation);
+    const reference::Convolution reference{batch, reference_axis, reference_axis, in, out, groups};
+    const auto own = [&, &in = in, &out = out, &groups = groups, &batch = batch] {
+        const ConvolutionShape shape{axis, axis, in, out, true, groups};
+        if constexpr (std::same_as<Kernel, impl::NarrowWeightGradient>) {
+            return Kernel(shape, batch);
+        } else {
+            return Kernel(shape, batch, context.threads());
+        }
+    }();
     Tensor x(reference.input_size()), dy(reference.output_size()), y(reference.output_size());
     Tensor weight(reference.weight_size()), bias(out), direct_weight(reference.weight_size()), direct_bias(out);
     Tensor scratch(static_cast<std::int64_t>(own.scratch_bytes() / sizeof(float)));
@@ -110,10 +121,14 @@ void compare(HostContext& context, int rounds, bool relu, std::int64_t size, std
     const dnnl_engine_t engine = context.engine();
     const auto source = layout({batch, in, size, size}, dnnl_nhwc);
     const auto target = layout({batch, out, axis.output, axis.output}, dnnl_nhwc);
-    const auto any = layout({out, in, window, window}, dnnl_format_tag_any);
-    const auto plain = layout({out, in, window, window}, dnnl_ohwi), biases = layout({out}, dnnl_a);
-    const dnnl_dims_t strides{stride, stride}, dilates{0, 0}, begin{axis.pad_begin, axis.pad_begin},
-        end{axis.pad_end, axis.pad_end};
+    const auto weights = [&](dnnl_format_tag_t dense, dnnl_format_tag_t grouped) {
+        return groups == 1 ? layout({out, in, window, window}, dense)
+                           : layout({groups, out / groups, in / groups, window, window}, grouped);
+    };
+    const auto any = weights(dnnl_format_tag_any, dnnl_format_tag_any), plain = weights(dnnl_ohwi, dnnl_gohwi);
+    const auto biases = layout({out}, dnnl_a);
+    const dnnl_dims_t strides{stride, stride}, dilates{dilation - 1, dilation - 1},
+        begin{axis.pad_begin, axis.pad_begin}, end{axis.pad_end, axis.pad_end};
     dnnl_primitive_desc_t forward, gradient, unpack;
     check(dnnl_convolution_forward_primitive_desc_create(&forward, engine, dnnl_forward_training,
                                                          dnnl_convolution_direct, source, any, biases, target, strides,
@@ -134,7 +149,11 @@ void compare(HostContext& context, int rounds, bool relu, std::int64_t size, std
                {{DNNL_ARG_FROM, layout_of_oneDNN, packed.data()}, {DNNL_ARG_TO, plain, direct_weight.data()}});
 
     const auto run = [&](const float* outputs) {
-        own.run(context, x.data(), dy.data(), outputs, weight.data(), bias.data(), false, scratch.arena.data());
+        if constexpr (std::same_as<Kernel, impl::NarrowWeightGradient>) {
+            own.run(context, x.data(), dy.data(), outputs, weight.data(), bias.data(), false, scratch.arena.data());
+        } else {
+            own.run(context, x.data(), dy.data(), weight.data(), bias.data(), false, scratch.arena.data());
+        }
     };
     double own_ms = 1e9, direct_ms = 1e9, loop_ms = 1e9;
     volatile float factor = 0.5F, result = 0;
@@ -146,13 +165,14 @@ void compare(HostContext& context, int rounds, bool relu, std::int64_t size, std
     run(nullptr);
     const reference::Doubles exact = reference.weight_gradient(dy.values(), x.values());
     const double per_ms = static_cast<double>(loop_steps) * loop_sums * impl::lane_count / loop_ms * context.threads();
-    const double products = static_cast<double>(reference.output_size() * window * window * in);
-    std::printf("%3lld x %-3lld x %lld -> %-3lld %lld x %lld / %lld%10.3f%7.2f%10.3f%7.2f%8.2f%10.1e%10.1e\n",
-                static_cast<long long>(size), static_cast<long long>(size), static_cast<long long>(in),
-                static_cast<long long>(out), static_cast<long long>(window), static_cast<long long>(window),
-                static_cast<long long>(stride), own_ms, products / own_ms / per_ms, direct_ms,
-                products / direct_ms / per_ms, direct_ms / own_ms, reference::distance(weight.values(), exact),
-                reference::distance(direct_weight.values(), exact));
+    const double products = static_cast<double>(reference.output_size() * window * window * (in / groups));
+    std::printf(
+        "%3lld: %3lld x %-3lld x %3lld -> %-3lld %lld x %lld / %lld, %lld%10.3f%7.2f%10.3f%7.2f%8.2f%10.1e%10.1e\n",
+        static_cast<long long>(batch), static_cast<long long>(size), static_cast<long long>(size),
+        static_cast<long long>(in), static_cast<long long>(out), static_cast<long long>(window),
+        static_cast<long long>(window), static_cast<long long>(stride), static_cast<long long>(dilation), own_ms,
+        products / own_ms / per_ms, direct_ms, products / direct_ms / per_ms, direct_ms / own_ms,
+        reference::distance(weight.values(), exact), reference::distance(direct_weight.values(), exact));
     std::fflush(stdout);
 }
 
@@ -165,12 +185,20 @@ int main(int count, char** words) {
     HostContext context(0, {.threads = threads});
     const auto team = context.team();
     context.flush_denormals();
-    std::printf("batch %lld, %d threads%10s%7s%10s%7s%8s%10s%10s\n", static_cast<long long>(batch), threads, "ms",
-                "loop", "oneDNN", "loop", "ratio", "error", "oneDNN's");
-    compare(context, rounds, relu, 24, 3, 64, 5, 1);  // the tutorial's
-    compare(context, rounds, relu, 32, 3, 16, 3, 1);  // ResNets for CIFAR
-    compare(context, rounds, relu, 32, 3, 64, 3, 1);
-    compare(context, rounds, relu, 28, 1, 32, 5, 1);
-    compare(context, rounds, relu, 32, 3, 64, 7, 2);
-    compare(context, rounds, relu, 32, 4, 48, 3, 2);
+    std::printf("%2d threads; batch: image, window / stride, dilation%7s%7s%10s%7s%8s%10s%10s\n", threads, "ms", "loop",
+                "oneDNN", "loop", "ratio", "error", "oneDNN's");
+    constexpr Case narrow[] = {
+        {128, 24, 3, 64, 5},  // the tutorial's
+        {128, 32, 3, 16, 3},  // ResNets for CIFAR
+        {128, 32, 3, 64, 3}, {128, 28, 1, 32, 5}, {128, 32, 3, 64, 7, 2}, {128, 32, 4, 48, 3, 2},
+    };
+    for (const Case& c : narrow) compare<impl::NarrowWeightGradient>(context, rounds, relu, c);
+    constexpr Case depthwise[] = {
+        {8, 56, 96, 96, 7, 1, 1, 96},  // ConvNeXt-Tiny
+        {8, 28, 192, 192, 7, 1, 1, 192}, {8, 14, 384, 384, 7, 1, 1, 384},
+        {8, 7, 768, 768, 7, 1, 1, 768},  {8, 28, 240, 240, 5, 1, 1, 240},  // EfficientNet-Lite0
+        {8, 14, 672, 672, 5, 2, 1, 672}, {8, 28, 192, 192, 3, 1, 2, 192},
+        {8, 28, 192, 192, 3, 1, 1, 192},  // MobileNetV2: oneDNN's, in float
+    };
+    for (const Case& c : depthwise) compare<impl::DepthwiseWeightGradient<float>>(context, rounds, relu, c);
 }

@@ -290,6 +290,119 @@ TEST_CASE("weight gradients in float with few channels agree with plain loops, a
     CHECK_FALSE(is_ours_in_float({8, 16, 16, 1, 4, 3, 3, 1, 1, 1}));
 }
 
+namespace {
+
+/// A depthwise convolution: windows of 3, 5 and 7 columns, more and fewer rows; strides, dilation, padding of one side;
+/// windows that are larger than the image; images of several bands of rows; more images than parts.
+struct DepthwiseCase {
+    std::int64_t batch, channels;
+    reference::Axis height, width;
+    bool bias = true;
+};
+
+std::vector<DepthwiseCase> depthwise_cases() {
+    using reference::padded;
+    return {
+        {2, 32, padded(9, 7, 1, 3), padded(11, 7, 1, 3)},
+        {11, 16, padded(6, 5, 2, 2), padded(7, 5, 2, 2)},
+        {1, 48, padded(8, 5, 1, 0), padded(9, 3, 3, 2), false},
+        {3, 16, padded(10, 3, 1, 2, false, 2), padded(9, 3, 1, 3, false, 3)},
+        {2, 16, padded(13, 3, 2, 4, false, 4), padded(12, 5, 1, 4, false, 2), false},
+        {1, 16, padded(3, 7, 1, 3), padded(2, 7, 1, 3)},
+        {1, 16, padded(9, 1, 1, 0), padded(300, 7, 1, 3)},
+        {2, 16, padded(70, 5, 1, 2), padded(190, 7, 2, 3)},
+    };
+}
+
+template <class D>
+Outcome run_depthwise(const reference::Convolution& r, bool bias, const Problem& problem) {
+    return operation_run::run<D>(problem, [&](const auto& build) {
+        return ops::Convolution<Host, ElementOf<D>>(build, operation_run::convolution_shape(r, bias));
+    });
+}
+
+template <class D>
+void check_depthwise() {
+    std::vector<DepthwiseCase> all = depthwise_cases();
+    if (!std::same_as<ElementOf<D>, float>) {  // oneDNN's in float
+        all.push_back({2, 32, reference::padded(8, 3, 1, 1), reference::padded(9, 3, 1, 1)});
+        all.push_back({3, 16, reference::padded(7, 3, 2, 1), reference::padded(10, 3, 2, 1), false});
+    }
+    for (const DepthwiseCase& c : all) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO("batch ", c.batch, ", ", c.height.input, " x ", c.width.input, " x ", c.channels, ", window ",
+             c.height.kernel, " x ", c.width.kernel, ", seed ", seed);
+        const reference::Convolution r{c.batch, c.height, c.width, c.channels, c.channels, c.channels};
+        using Kernel = impl::DepthwiseWeightGradient<ElementOf<D>>;
+        const bool ours = impl::lane_count > 4;
+        CHECK(Kernel::suits(operation_run::convolution_shape(r, c.bias)) == ours);
+        Problem problem = operation_run::convolution_problem<D>(r, c.bias, seed, 1);
+        const reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
+        Outcome of_one_thread;
+        for (const int threads : {1, 2, 3}) {
+            CAPTURE(threads);
+            problem.threads = threads;
+            problem.accumulate = false;
+            const Outcome written = run_depthwise<D>(r, c.bias, problem);
+            CHECK(distance(written.parameter_gradients[0], dw) < reference::tolerance);
+            if (c.bias) CHECK(distance(written.parameter_gradients[1], db) < reference::tolerance);
+            if (threads == 1) of_one_thread = written;
+            for (std::size_t p = 0; ours && p < written.parameter_gradients.size(); ++p)
+                CHECK(reference::same_bits(written.parameter_gradients[p], of_one_thread.parameter_gradients[p]));
+            problem.accumulate = true;
+            const Outcome added = run_depthwise<D>(r, c.bias, problem);
+            for (std::size_t p = 0; ours && p < written.parameter_gradients.size(); ++p) {
+                Floats sum = problem.gradients_before[p];
+                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += written.parameter_gradients[p][i];
+                CHECK(reference::same_bits(added.parameter_gradients[p], sum));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("weight gradients of depthwise convolutions agree with plain loops, and do not depend on the threads") {
+    check_depthwise<InFloat>();
+    if (computes_bfloat16()) check_depthwise<D>();
+}
+
+TEST_CASE(
+    "a weight gradient of a depthwise convolution shows a NaN where an output reads it, and multiplies no padding") {
+    const reference::Convolution r{2, reference::padded(9, 5, 1, 2), reference::padded(8, 5, 1, 2), 16, 16, 16};
+    for (const bool in_input : {true, false}) {
+        CAPTURE(in_input);
+        Problem problem = operation_run::convolution_problem<InFloat>(r, true, reference::fresh_seed(), 2);
+        // The second channel of the first pixel: only the taps from the middle on read it, or pair it with a pixel.
+        (in_input ? problem.x : problem.dy)[1] = std::numeric_limits<float>::infinity();
+        const Outcome outcome = run_depthwise<InFloat>(r, true, problem);
+        const Floats& dw = outcome.parameter_gradients[0];
+        for (std::size_t i = 0; i < dw.size(); ++i) {
+            const std::size_t channel = i / 25, row = i % 25 / 5, column = i % 5;
+            const bool reads = in_input ? row <= 2 && column <= 2 : row >= 2 && column >= 2;
+            CHECK(std::isfinite(dw[i]) == !(channel == 1 && reads));
+        }
+    }
+}
+
+TEST_CASE("a weight gradient of a depthwise convolution is computed by oneDNN where that is faster") {
+    using reference::padded;
+    const auto suits = [](const reference::Convolution& r) {
+        return impl::DepthwiseWeightGradient<float>::suits(operation_run::convolution_shape(r, true));
+    };
+    const reference::Axis five = padded(9, 5, 1, 2), three = padded(9, 3, 1, 1);
+    CHECK(suits({1, five, five, 32, 32, 32}) == (impl::lane_count > 4));
+    CHECK_FALSE(suits({1, three, three, 32, 32, 32}));
+    CHECK_FALSE(suits({1, five, three, 32, 32, 32}));
+    CHECK(suits({1, three, padded(9, 3, 1, 2), 32, 32, 32}) == (impl::lane_count > 4));
+    CHECK_FALSE(suits({1, five, five, 20, 20, 20}));  // no whole registers
+    CHECK_FALSE(suits({1, five, five, 32, 64, 32}));  // two outputs per input
+    CHECK_FALSE(suits({1, five, five, 32, 32, 16}));  // two inputs per group
+    CHECK_FALSE(suits({1, padded(9, 11, 1, 5), five, 32, 32, 32}));
+    CHECK_FALSE(suits({1, five, padded(9, 9, 1, 4), 32, 32, 32}));
+    CHECK_FALSE(suits({1, five, padded(3000, 5, 1, 2), 32, 32, 32}));  // rows of five are more than its copy holds
+}
+
 TEST_CASE("a weight gradient in float of a convolution with groups or dilation is computed by oneDNN") {
     for (const Case& c : {Case{2, 9, 7, 2, 16, 3, 3, 1, 1, 1}, Case{2, 13, 11, 16, 4, 1, 1}}) {
         INFO(describe(c));

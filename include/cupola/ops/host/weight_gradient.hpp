@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gradients of a convolution's weight and bias by one of Cupola's own kernels where that is faster than oneDNN's:
-// in float for convolutions with few channels on one side; in bfloat16 on AMX, for batches that fill tiles of 32
-// images. Sums are float, in an order that depends on the shape and, on AMX, on the number of threads.
+// for depthwise convolutions; in float for convolutions with few channels on one side; in bfloat16 on AMX, for batches
+// that fill tiles of 32 images. Sums are float, in an order that depends on the shape and, on AMX, on the number of
+// threads.
 #pragma once
 
 #include <concepts>
@@ -13,6 +14,7 @@
 #include <cupola/core/element_type.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/impl/depthwise_weight_gradient.hpp>
 #include <cupola/ops/host/impl/narrow_weight_gradient.hpp>
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 #include <cupola/ops/host/impl/amx_weight_gradient.hpp>
@@ -56,6 +58,22 @@ private:
     NarrowWeightGradient gradient_;
 };
 
+template <class T>
+class DepthwiseConvolutionWeightGradient final : public HostWeightGradient<T> {
+public:
+    DepthwiseConvolutionWeightGradient(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
+        : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
+    [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
+    void run(const BackwardArgs<Host, T>& args, bool /*mask*/) const override {
+        gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
+                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
+    }
+
+private:
+    bool bias_;
+    DepthwiseWeightGradient<T> gradient_;
+};
+
 #if defined(CUPOLA_HOST_AMX)
 class AmxBFloat16WeightGradient final : public HostWeightGradient<BFloat16> {
 public:
@@ -77,8 +95,10 @@ private:
 
 /// Null where oneDNN should compute the convolution.
 template <class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(
-    [[maybe_unused]] const BuildContext<Host, T>& build, [[maybe_unused]] const ConvolutionShape& shape) {
+[[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(const BuildContext<Host, T>& build,
+                                                                                     const ConvolutionShape& shape) {
+    if (impl::DepthwiseWeightGradient<T>::suits(shape))
+        return std::make_unique<impl::DepthwiseConvolutionWeightGradient<T>>(build, shape);
     if constexpr (std::same_as<T, float>) {
         if (impl::NarrowWeightGradient::suits(shape))
             return std::make_unique<impl::NarrowFloatWeightGradient>(build, shape);
