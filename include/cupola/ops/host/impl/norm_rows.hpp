@@ -3,7 +3,8 @@
 // Local response normalisation of neighbouring pixels, for the operations that contain one: forward, and the gradient
 // from the input alone (nothing is kept between them). With AVX-512, windows of 5 and of 9 channels and the power 3/4
 // are computed in registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only
-// the windows that contain it and a NaN does not spread further. All other cases use rows in the first-level cache.
+// the windows that contain it and a NaN does not spread further. Without it, their forward keeps only the squares of a
+// few pixels in memory. All other cases use rows in the first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/impl/lanes.hpp>
 #include <cupola/ops/local_response_norm.hpp>
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 #include <cupola/ops/host/impl/avx512.hpp>
@@ -35,6 +37,9 @@ public:
                                                        : forward_in_registers<4, 0>(x, y, pixels);
         }
         if (shape_.beta == 0.75F && shape_.radius == 2) return forward_in_registers<2, 0>(x, y, pixels);
+#else
+        if (shape_.beta == 0.75F && shape_.radius == 4) return forward_in_blocks<4>(x, y, pixels);
+        if (shape_.beta == 0.75F && shape_.radius == 2) return forward_in_blocks<2>(x, y, pixels);
 #endif
         Rows rows(shape_);
         for (; pixels > 0; --pixels, x += shape_.channels, y += shape_.channels) {
@@ -114,6 +119,42 @@ private:
                 rows.power[c] = formula.any_power(rows.sum[c], rows.next_power[c]);
         }
     }
+
+#if CUPOLA_ISA < CUPOLA_ISA_AVX512
+    /// Blocks of pixels: their squares first, with `radius` zeros between pixels, then all that follows in registers. A
+    /// processor delays a load of what two stores before it have written until both are in the cache, so the squares
+    /// of a pixel are read after those of others are written.
+    template <int radius, class T>
+    void forward_in_blocks(const T* x, T* y, std::int64_t pixels) const {
+        constexpr std::int64_t block = 8;
+        const std::int64_t channels = shape_.channels, row = channels + radius;
+        const std::int64_t most = std::min({pixels, block, (max_row - radius) / row});
+        const NormFormula formula(shape_);
+        alignas(64) float padded[max_row];
+        for (std::int64_t p = 0; p <= most; ++p) std::fill_n(padded + p * row, radius, 0.0F);
+        for (std::int64_t count = most; pixels > 0; pixels -= count) {
+            count = std::min(count, pixels);
+            for (std::int64_t p = 0; p < count; ++p) {
+                const T* const from = x + p * channels;
+                float* const to = padded + p * row + radius;
+#pragma omp simd
+                for (std::int64_t c = 0; c < channels; ++c)
+                    to[c] = static_cast<float>(from[c]) * static_cast<float>(from[c]);
+            }
+            for (std::int64_t p = 0; p < count; ++p, x += channels, y += channels) {
+                const float* const around = padded + p * row;
+#pragma omp simd
+                for (std::int64_t c = 0; c < channels; ++c) {
+                    float sum = around[c], next_power;
+                    for_each_index<2 * radius>([&](auto d) __attribute__((always_inline)) {
+                        sum += around[c + static_cast<std::int64_t>(d) + 1];
+                    });
+                    put(y[c], static_cast<float>(x[c]) * formula.power_by_root(sum, next_power));
+                }
+            }
+        }
+    }
+#endif
 
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
     /// The lanes of `now` shifted up by `by`, with the last lanes of `before` shifted in.
