@@ -95,7 +95,7 @@ double gradient_distance(const Case& c, const Problem& problem, const Outcome& o
 
 std::vector<Case> cases() {
     std::vector<Case> result;
-    const std::vector<std::int64_t> channels{64, 1, 3, 5, 16}, batches{1, 3, 17};
+    const std::vector<std::int64_t> channels{64, 1, 3, 40, 16}, batches{1, 3, 17};
     const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9},  {8, 5},   {5, 5}, {12, 6},
                                                                    {6, 13}, {24, 24}, {9, 8}};
     std::size_t i = 0;
@@ -305,6 +305,33 @@ TYPED_TEST_CASE("pooling made for evaluation computes the same output and saves 
 }
 
 #ifndef CUPOLA_TEST_CUDA
+
+TYPED_TEST_CASE("a maximum of what comes out of a ReLU is right next to any other number", D, DevicesAndElements) {
+    constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    for (const std::int64_t channels : {64, 40}) {
+        for (const std::int64_t window : {2, 3}) {
+            for (const float other : {-1.0F, -0.0F, infinity, -infinity, nan, -nan}) {
+                const Case c{PoolingKind::max, 2, 7, 11, channels, window, 2};
+                const std::uint64_t seed = reference::fresh_seed();
+                INFO(describe(c), ", ", other, ", seed ", seed);
+                Problem problem = problem_of<D>(c, seed, 2, true);
+                Floats ordered = problem.x;  // a NaN is the largest, and the largest finite number stands for it here
+                for (std::size_t i = seed % 499; i < ordered.size(); i += 499) {
+                    problem.x[i] = other;
+                    ordered[i] = std::isnan(other) ? std::numeric_limits<float>::max() : other;
+                }
+                const Outcome outcome = run<D>(c, problem);
+                const reference::Doubles expected = oracle(c).forward(ordered);
+                const auto as_expected = [](float value, double is) {
+                    return is == double{std::numeric_limits<float>::max()} ? std::isnan(value) : double{value} == is;
+                };
+                CHECK(std::ranges::equal(outcome.output, expected, as_expected));
+                problem.x = ordered;
+                CHECK(gradient_distance<D>(c, problem, outcome) < tolerance<D>);
+            }
+        }
+    }
+}
 
 TEST_CASE("child: pooling in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{PoolingKind::average, 2, 6, 6, 16, 3, 2};

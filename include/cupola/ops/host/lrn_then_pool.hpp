@@ -50,7 +50,7 @@ public:
                     norm_.forward(x + normed * pool_.input_row(), slot(normed), pool_.input_width());
                 }
                 pool_.forward(i, slot, args.output + at * pool_.output_row(),
-                              saves_ ? places(args) + at * pool_.output_row() : nullptr, false, [](std::int64_t) {});
+                              saves_ ? places(args) + at * pool_.output_row() : nullptr, false);
             }
         });
     }

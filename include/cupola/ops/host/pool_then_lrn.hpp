@@ -42,8 +42,10 @@ public:
             T* const pooled = saves_ ? this->pooled(args) + at * pool_.output_row() : y;
             pool_.forward(
                 at % pool_.outputs(), [&](std::int64_t a) { return x + a * pool_.input_row(); }, pooled,
-                saves_ ? places(args) + at * pool_.output_row() : nullptr, mask_,
-                [&](std::int64_t j) { norm_.forward(pooled + j * pool_.channels(), y + j * pool_.channels(), 1); });
+                saves_ ? places(args) + at * pool_.output_row() : nullptr, mask_, pixels_together,
+                [&](std::int64_t j, std::int64_t count) {
+                    norm_.forward(pooled + j * pool_.channels(), y + j * pool_.channels(), count);
+                });
         });
     }
 
@@ -66,6 +68,10 @@ public:
     }
 
 private:
+    /// Pixels that are normalised together: of a whole row's pixels the time to load them and that to normalise them
+    /// would add up, and for each one alone, what a call costs would.
+    static constexpr std::int64_t pixels_together = 4;
+
     [[nodiscard]] T* pooled(const ForwardArgs<Host, T>& args) const { return reinterpret_cast<T*>(args.saved); }
     [[nodiscard]] std::uint8_t* places(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved + pooled_bytes_);

@@ -37,8 +37,8 @@ public:
             const T* const x = args.input + at / rows_.outputs() * rows_.inputs() * rows_.input_row();
             rows_.forward(
                 at % rows_.outputs(), [&](std::int64_t a) { return x + a * rows_.input_row(); },
-                args.output + at * rows_.output_row(), saves_ ? places(args) + at * rows_.output_row() : nullptr, mask_,
-                [](std::int64_t) {});
+                args.output + at * rows_.output_row(), saves_ ? places(args) + at * rows_.output_row() : nullptr,
+                mask_);
         });
     }
 

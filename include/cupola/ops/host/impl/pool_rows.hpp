@@ -2,8 +2,9 @@
 //
 // Maxima over windows, one row of an image at a time, for the operations that contain such a pooling. The window offset
 // of a maximum (the first of equal values in row order) is kept in a byte and called its place. A NaN is larger than
-// everything. Backward gathers: each row of the input gradient is written once, with its sums in the order of the
-// windows.
+// everything. A row is computed by nonnegative_maxima.hpp up to the first window with another number, and from there on
+// by the kernels here. Backward gathers: each row of the input gradient is written once, with its sums in the order of
+// the windows.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/impl/nonnegative_maxima.hpp>
 #include <cupola/ops/pooling.hpp>
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 #include <cupola/ops/host/impl/avx512.hpp>
@@ -22,7 +24,10 @@ class PoolRows {
 public:
     /// Requires a shape for which place_is_a_byte() is true.
     explicit PoolRows(const PoolingShape& shape)
-        : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
+        : height_(shape.height), width_(shape.width), channels_(shape.channels) {
+        const std::int64_t last_start = width_.input + width_.pad_begin - width_.window;  // in the padded input
+        if (last_start >= 0) whole_ = std::min(width_.output, strides_in(width_, last_start) + 1);
+    }
 
     /// The rows [first, last) of the input that lie in the windows of output row i.
     [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return window_begin(height_, i); }
@@ -40,25 +45,38 @@ public:
 
     /// Computes output row i and its places, where `row(a)` returns the pointer to input row a. Null `places` are not
     /// written. With `mask`, a maximum that is not positive has the place `nowhere`, so that its gradient reaches no
-    /// input: the gradient of a preceding ReLU. Calls then(j) when pixel j of the row is complete.
+    /// input: the gradient of a preceding ReLU.
+    template <class T, class Row>
+    void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask) const {
+        forward(i, row, y, places, mask, width_.output, [](std::int64_t, std::int64_t) {});
+    }
+    /// The same, and calls then(j, count) when `count` pixels from j are complete, which are at most `together`.
     template <class T, class Row, class Then>
-    void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, Then then) const {
+    void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, std::int64_t together,
+                 Then then) const {
         const std::int64_t top = first_input(i), bottom = last_input(i);
-        Window<T> window{.rows = {},
-                         .count = static_cast<int>(bottom - top),
-                         .stride = channels_,
-                         .across = static_cast<int>(width_.window)};
+        PoolWindow<T> window{
+            .count = static_cast<int>(bottom - top), .across = static_cast<int>(width_.window), .channels = channels_};
         for (std::int64_t a = top; a < bottom; ++a) window.rows[a - top] = row(a);
         const auto above = static_cast<int>((top - window_start(height_, i)) * width_.window);
-        for (std::int64_t j = 0; j < width_.output; ++j) {
+        bool nonnegative = channels_ >= ElementBits<T>::count;  // no other number so far
+        std::int64_t done = 0;
+        for (std::int64_t j = 0; j < width_.output; j += done) {
             const std::int64_t begin = window_begin(width_, j);
             window.at = begin * channels_;
             window.columns = static_cast<int>(window_end(width_, j) - begin);
             window.first = above + static_cast<int>(begin - window_start(width_, j));
-            pixel(window, y, places, mask);
-            then(j);
-            y += channels_;
-            if (places != nullptr) places += channels_;
+            done = 1;
+            if (nonnegative) {
+                const std::int64_t pixels = window.columns == width_.window ? std::min(whole_ - j, together) : 1;
+                done = nonnegative_pixels(window, pixels, width_.stride, mask, y, places);
+                nonnegative = done == pixels;
+            } else {
+                pixel(window, y, places, mask);
+            }
+            if (done > 0) then(j, done);
+            y += done * channels_;
+            if (places != nullptr) places += done * channels_;
         }
     }
 
@@ -87,17 +105,9 @@ public:
     }
 
 private:
-    static constexpr int nowhere = 255, max_rows = 15;
+    static constexpr int nowhere = 255;
     static constexpr std::int64_t block = 64;
 
-    /// The inputs of one window: `count` rows of `columns` pixels from element `at` of each row.
-    template <class T>
-    struct Window {
-        const T* rows[max_rows];
-        int count, columns = 0;
-        std::int64_t at = 0, stride;
-        int first = 0, across;  // the place of the first, and the increment per row
-    };
     /// The windows that contain one input: `rows` x `columns` of them from element `at`, and the input's place in the
     /// first.
     template <class T>
@@ -110,7 +120,7 @@ private:
     };
 
     template <class T>
-    void pixel(const Window<T>& window, T* y, std::uint8_t* places, bool mask) const {
+    void pixel(const PoolWindow<T>& window, T* y, std::uint8_t* places, bool mask) const {
         std::int64_t c = 0;
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
         for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) maxima<4>(window, c, 0xFFFF, y, places, mask);
@@ -133,18 +143,19 @@ private:
 
     /// Channels [c, c + count) of one window, count <= block.
     template <class T>
-    static void plain_maxima(const Window<T>& window, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places,
-                             bool mask) {
+    static void plain_maxima(const PoolWindow<T>& window, std::int64_t c, std::int64_t count, T* y,
+                             std::uint8_t* places, bool mask) {
         float best[block];
         std::int32_t place[block];
         const T* x = window.rows[0] + window.at + c;
+#pragma omp simd
         for (std::int64_t k = 0; k < count; ++k) {
             best[k] = static_cast<float>(x[k]);
             place[k] = window.first;
         }
         for (int a = 0; a < window.count; ++a) {
             for (int b = 0; b < window.columns; ++b) {
-                const T* offset = window.rows[a] + window.at + b * window.stride + c;
+                const T* offset = window.rows[a] + window.at + b * window.channels + c;
                 const std::int32_t here = window.first + a * window.across + b;
 #pragma omp simd
                 for (std::int64_t k = 0; k < count; ++k) {
@@ -155,10 +166,13 @@ private:
                 }
             }
         }
+#pragma omp simd
+        for (std::int64_t k = 0; k < count; ++k) put(y[c + k], best[k]);
+        if (places == nullptr) return;
+#pragma omp simd
         for (std::int64_t k = 0; k < count; ++k) {
-            y[c + k] = T(best[k]);
-            if (places != nullptr)
-                places[c + k] = static_cast<std::uint8_t>(!mask || best[k] > 0.0F ? place[k] : nowhere);
+            const bool kept = !mask | (best[k] > 0.0F);
+            places[c + k] = static_cast<std::uint8_t>(kept ? place[k] : nowhere);
         }
     }
 
@@ -184,7 +198,7 @@ private:
 
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
     template <class T>
-    [[gnu::cold, gnu::noinline]] static void maxima_with_nan(const Window<T>& window, std::int64_t c,
+    [[gnu::cold, gnu::noinline]] static void maxima_with_nan(const PoolWindow<T>& window, std::int64_t c,
                                                              std::int64_t count, T* y, std::uint8_t* places,
                                                              bool mask) {
         plain_maxima(window, c, count, y, places, mask);
@@ -192,7 +206,8 @@ private:
 
     /// n vectors of channels from c; the last vector has the lanes of `last`.
     template <int n, class T>
-    static void maxima(const Window<T>& window, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
+    static void maxima(const PoolWindow<T>& window, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places,
+                       bool mask) {
         __m512 best[n];
         __m128i place[n];
         __mmask16 numbers = 0xFFFF;  // no NaN so far; one comparison covers two vectors
@@ -204,7 +219,7 @@ private:
         for (int a = 0; a < window.count; ++a) {
             const T* offset = window.rows[a] + window.at + c;
             int here = window.first + a * window.across;
-            for (int b = 0; b < window.columns; ++b, ++here, offset += window.stride) {
+            for (int b = 0; b < window.columns; ++b, ++here, offset += window.channels) {
                 __m512 value[n];
                 unrolled<n>([&](auto k) {
                     value[k] = load<n>(offset, k, last);
@@ -263,6 +278,7 @@ private:
 
     WindowAxis height_, width_;
     std::int64_t channels_;
+    std::int64_t whole_ = 0;  // the outputs before the first whose window ends behind the input
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
