@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No header uses a name that Qt, X11 or C's complex.h define as a macro, and the compiler has no warning about any header.
+"""No header uses a name that Qt, X11 or C's complex.h define as a macro.
 
     macros_of_others.py SOURCE_FOLDER COMPILER FLAGS...
 
-macros_of_others.txt has the names. Compiles one unit that defines all of them, after the headers of others that ours include, and then
-includes every header whose includes exist here (own_headers.py). The rest is only searched, as all headers are, for the names outside
-comments and texts."""
+macros_of_others.txt has the names. Every header is searched for them outside comments and texts. What a header's own macros join to such a
+name, the preprocessor finds: in one unit that defines all of them, after the headers of others that ours include, and then includes every
+header whose includes exist here (own_headers.py). headers_alone.py compiles the headers."""
 
 import re
 import subprocess
@@ -38,15 +38,24 @@ for header, text in headers.texts.items():
         if not line.lstrip().startswith("#include"):
             errors += [f"{header}:{number}: {name} is a macro of {names[name]}" for name in word.findall(line)]
 
+MARK = "a macro of others"
 with tempfile.TemporaryDirectory() as folder:
     unit = Path(folder) / "unit.cpp"
     unit.write_text("".join(f"#include <{other}>\n" for other in headers.others if other in headers.found)
-                    + "".join(f"#undef {name}\n#define {name} )a macro of others(\n" for name in names)
+                    + "".join(f"#undef {name}\n#define {name} {MARK}\n" for name in names)
                     + "".join(f"#include <{header}>\n" for header in headers.compiled))
-    output = subprocess.run([compiler, *flags, "-fsyntax-only", str(unit)], capture_output=True, text=True)
-    if output.returncode != 0:
-        errors.append(output.stderr)
+    output = subprocess.run([compiler, *flags, "-E", str(unit)], capture_output=True, text=True)
+if output.returncode != 0:
+    errors.append(output.stderr)
+place, included = "", set()
+for line in output.stdout.splitlines():
+    if line.startswith("# "):
+        place = line.split('"')[1]
+        included.add(place)
+    elif MARK in line:
+        errors.append(f"{place}: the preprocessor makes of its macros {line.strip()}")
+errors += [f"{header} is not in the unit" for header in headers.compiled if not any(of.endswith(f"/{header}") for of in included)]
 
 print("\n".join(errors), end="\n" if errors else "")
-print(f"{len(headers.texts)} headers searched for {len(names)} names, {len(headers.compiled)} compiled after them, {len(errors)} errors")
+print(f"{len(headers.texts)} headers searched for {len(names)} names, {len(headers.compiled)} preprocessed after them, {len(errors)} errors")
 sys.exit(1 if errors or len(headers.compiled) < 200 else 0)
