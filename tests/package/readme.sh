@@ -3,7 +3,8 @@
 #
 # Usage: readme.sh FOLDER BLOCK.... Runs the blocks of docs/how-to/install.md word for word and in their order, in an empty folder with a
 # clone of Cupola: pip unpacks oneDNN's wheels, and a project uses Cupola in each of the ways. Every Python here with a pip is tried, because
-# Debian's uses other folders. The wheels are made from the oneDNN in the checkout, so that nothing is fetched, and the program is a small one.
+# Debian's uses other folders. The wheels are made from the oneDNN in the checkout, so that nothing is fetched. The program is a small one, and
+# src.hpp has the definitions that it needs: consume.sh compiles all of them, in parts and as one file.
 # Environment variables: SOURCE (the checkout), CXX. Exits with 77 if there is no such oneDNN or no pip.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,6 +17,8 @@ cd "$folder"
 program=examples/1_data_in_memory/data_in_memory.cpp
 cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
 mkdir -p "cupola/${program%/*}" && cp "$here/consumer.cpp" "cupola/$program"
+sed -i '/^#include </d; s|^#ifdef CUPOLA_SRC_FUNCTIONS$|&\n#include <cupola/tensor/algorithms.hpp>|' cupola/include/cupola/src.hpp
+grep -A 1 '^#ifdef CUPOLA_SRC_FUNCTIONS$' cupola/include/cupola/src.hpp | grep -q algorithms  # otherwise it would be empty
 git -c init.defaultBranch=main init -q cupola
 git -C cupola add .
 git -C cupola -c user.name=test -c user.email=test commit -q -m "all files"
