@@ -966,6 +966,13 @@ class Carried(InFolder):
         with self.assertRaisesRegex(SystemExit, "not built: test_gpu_training"):
             carried.pack(self.root, self.build, self.packed, carried.PROGRAMS[:3])
 
+    def test_carried_sources_are_no_failure(self):
+        (self.packed / "onednn.tar.xz").write_bytes(b"")
+        programs = run.Programs(self.root / "unpacked", self.build)
+        with self.assertRaisesRegex(run.Skipped, "the sources were carried and no programs, which are built here"):
+            run.unpack(programs, self.packed, None)
+        self.assertEqual(set(programs.unfit), set(carried.PROGRAMS))
+
     def test_a_program_that_would_not_start_is_told_by_the_loader(self):
         source, program = self.root / "a.c", self.root / "a.out"
         compiler = shutil.which("cc") or self.skipTest("cc is needed")
