@@ -54,7 +54,7 @@ def prediction(options, quiet, network):
             options,
             {
                 "cupola": [PROGRAM, network, "predict", 1, options.threads, weights, samples, own],
-                "onnxruntime": [RUNTIME, PREDICT, model, 1, options.threads, weights, samples, peer],
+                "onnxruntime": [RUNTIME, PREDICT, model, 1, options.threads, samples, peer],
             },
             quiet,
         )
