@@ -58,10 +58,11 @@ private:
     NarrowWeightGradient gradient_;
 };
 
-template <class T>
-class DepthwiseConvolutionWeightGradient final : public HostWeightGradient<T> {
+/// By a kernel that is made for a number of threads and reads a masked gradient.
+template <class T, class Kernel>
+class ThreadedWeightGradient final : public HostWeightGradient<T> {
 public:
-    DepthwiseConvolutionWeightGradient(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
+    ThreadedWeightGradient(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
         : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
     [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
     void run(const BackwardArgs<Host, T>& args, bool /*mask*/) const override {
@@ -71,25 +72,8 @@ public:
 
 private:
     bool bias_;
-    DepthwiseWeightGradient<T> gradient_;
+    Kernel gradient_;
 };
-
-#if defined(CUPOLA_HOST_AMX)
-class AmxBFloat16WeightGradient final : public HostWeightGradient<BFloat16> {
-public:
-    AmxBFloat16WeightGradient(const BuildContext<Host, BFloat16>& build, const ConvolutionShape& shape)
-        : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
-    [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
-    void run(const BackwardArgs<Host, BFloat16>& args, bool /*mask*/) const override {
-        gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
-                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
-    }
-
-private:
-    bool bias_;
-    AmxWeightGradient gradient_;
-};
-#endif
 
 }  // namespace impl
 
@@ -98,7 +82,7 @@ template <class T>
 [[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(const BuildContext<Host, T>& build,
                                                                                      const ConvolutionShape& shape) {
     if (impl::DepthwiseWeightGradient<T>::suits(shape))
-        return std::make_unique<impl::DepthwiseConvolutionWeightGradient<T>>(build, shape);
+        return std::make_unique<impl::ThreadedWeightGradient<T, impl::DepthwiseWeightGradient<T>>>(build, shape);
     if constexpr (std::same_as<T, float>) {
         if (impl::NarrowWeightGradient::suits(shape))
             return std::make_unique<impl::NarrowFloatWeightGradient>(build, shape);
@@ -106,7 +90,7 @@ template <class T>
 #if defined(CUPOLA_HOST_AMX)
     if constexpr (std::same_as<T, BFloat16>) {
         if (impl::AmxWeightGradient::suits(shape, build.batch, build.context.threads()) && impl::has_amx()) {
-            return std::make_unique<impl::AmxBFloat16WeightGradient>(build, shape);
+            return std::make_unique<impl::ThreadedWeightGradient<T, impl::AmxWeightGradient>>(build, shape);
         }
     }
 #endif
