@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cupola/layers/adaptive_avg_pool2d.hpp>
+#include <cupola/layers/avg_pool1d.hpp>
 #include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/batch_norm1d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv1d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/conv_transpose2d.hpp>
 #include <cupola/layers/crop2d.hpp>
@@ -18,6 +21,7 @@
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/gelu.hpp>
+#include <cupola/layers/global_avg_pool1d.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/group_norm.hpp>
 #include <cupola/layers/hard_swish.hpp>
@@ -26,6 +30,7 @@
 #include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool1d.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/mish.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>

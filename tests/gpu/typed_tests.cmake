@@ -8,7 +8,7 @@ foreach(name IN ITEMS activation batch_norm concatenation convert convolution dr
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
-foreach(name IN ITEMS activations adaptive_avg_pool2d batch_norm2d conv2d conv_transpose2d dropout embedding from_bytes global_avg_pool2d group_norm layer_norm leaky_relu linear local_response_norm option_a_shortcut pad2d permute pointwise pool2d prelu relu sigmoid silu softmax upsample2d upsample_bilinear2d)
+foreach(name IN ITEMS activations adaptive_avg_pool2d batch_norm2d conv1d conv2d conv_transpose2d dropout embedding from_bytes global_avg_pool2d group_norm layer_norm leaky_relu linear local_response_norm option_a_shortcut pad2d permute pointwise pool2d prelu relu sigmoid silu softmax upsample2d upsample_bilinear2d)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
 list(APPEND typed_tests models/unet_test.cpp parallel/averaging_test.cpp parallel/compressed_test.cpp parallel/input_types_test.cpp parallel/kinds/centre_updates_test.cpp parallel/kinds/rules_on_devices_test.cpp)

@@ -14,7 +14,7 @@ import numpy
 import onnx
 import onnxruntime
 
-NETWORKS = ("tutorial", "resnet18", "windows", "groups", "blocks", "features", "gates", "norms", "inputs")
+NETWORKS = ("tutorial", "resnet18", "windows", "groups", "blocks", "features", "gates", "norms", "sequences", "inputs")
 BOUND = 1e-4
 TYPES = {"tensor(float)": numpy.float32, "tensor(int32)": numpy.int32, "tensor(uint8)": numpy.uint8}
 

@@ -13,6 +13,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/onnx.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/layers/on_device.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
@@ -103,6 +104,16 @@ struct Norms : Sequential<Input<5, 4, 6>, Keep<"x">,
     Named<"head", Linear<9>>, LogSoftmax, Output<"classes">, Softmax, Keep<"y">,
     FromInput<"words", 7>, Embedding<20, 8>, Linear<12, per_position>, ReLU, Linear<8, per_position, no_bias>, Named<"layer2", LayerNorm<>>, Named<"rms2", RMSNorm<>>,
     Named<"group2", GroupNorm<2>>, Softmax, Output<"words_out">, Flatten, ConcatWith<"y">> {};
+
+/// Layers of sequences, with every padding.
+struct Sequences : Sequential<Input<13, 4>, Keep<"x">,
+    Conv1d<6, 3, stride(2)>, Output<"same">, From<"x">, Conv1d<8, 5, valid, dilation(2), depthwise>, Output<"dilated">, From<"x">,
+    Named<"conv", Conv1d<6, 3, pad(1), groups(2), no_bias>>, Named<"bn", BatchNorm1d<>>, ReLU, Output<"normalised">, From<"x">,
+    MaxPool1d<3, 2>, Output<"max_same">, From<"x">, MaxPool1d<3, 2, pad(1), ceil_mode>, Output<"max_ceil">, From<"x">,
+    AvgPool1d<3, 2>, Output<"mean_same">, From<"x">, AvgPool1d<3, 2, pad(1), ignore_padding>, Output<"mean_ignored">, From<"x">,
+    AvgPool1d<4, 3, pad(2), ceil_mode>, Output<"mean_counted_ceil">, From<"x">,
+    GlobalAvgPool1d, Named<"bn1", BatchNorm1d<1e-3>>, Keep<"features">,
+    FromInput<"words", 9>, Embedding<20, 6>, Conv1d<5, 3>, ReLU, Permute<1, 0>, Flatten, Named<"fc", Linear<4>>, AddFrom<"features">> {};
 
 /// Inputs of all types, one of which is read twice.
 struct Inputs : Sequential<Input<5, 4, 3>, FromBytes<means(125.3, 123.0, 113.9), deviations(63.0, 62.1, 66.7)>,
@@ -206,7 +217,7 @@ int main(int argc, char** argv) try {
                      with.operator()<Windows>("windows") + with.operator()<Groups>("groups") +
                      with.operator()<Blocks>("blocks") + with.operator()<Features>("features") +
                      with.operator()<Gates>("gates") + with.operator()<Norms>("norms") +
-                     with.operator()<Inputs>("inputs");
+                     with.operator()<Sequences>("sequences") + with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -10,63 +10,11 @@
 //                 the update with a batch (TensorFlow's name; PyTorch's momentum is 1 - decay)
 #pragma once
 
-#include <cupola/core/finite.hpp>
-#include <cupola/layers/graph_operator.hpp>
-#include <cupola/layers/layer.hpp>
-#include <cupola/ops/batch_norm.hpp>
+#include <cupola/layers/impl/batch_norm.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
 template <Number epsilon = 1e-5, Number decay = 0.9>
-struct BatchNorm2d {
-    static constexpr LayerKind kind = LayerKind::batch_norm;
-    static constexpr LayerTraits traits{.backward_reads_output = false,
-                                        .absorbs_relu = true,
-                                        .absorbs_relu6 = true,
-                                        .can_omit_parameter_gradients = true};
-    static constexpr LayerDescription description =
-        LayerDescription("BatchNorm2d")
-            .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon))
-            .add_if(decay != Number(0.9), " (decay ", static_cast<double>(decay), " in training)");
-    static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
-
-    static constexpr ShapeResult output(const Shape& input) {
-        if (!epsilon.is_finite_float() || epsilon <= 0.0)
-            return ShapeError{"has an epsilon that is not positive and finite"};
-        if (!impl::is_finite(decay) || decay < 0.0 || decay >= 1.0) return ShapeError{"has a decay outside [0, 1)"};
-        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
-        return input;
-    }
-
-    static constexpr Parameters parameters(const Shape& input) {
-        return {per_channel("weight", 1, input), per_channel("bias", 0, input)};
-    }
-    static constexpr Parameters buffers(const Shape& input) {
-        return {per_channel("running_mean", 0, input), per_channel("running_var", 1, input)};
-    }
-
-    static constexpr GraphOperators onnx(const Shape&) {
-        return GraphOperator("BatchNormalization")
-            .input()
-            .parameter("weight")
-            .parameter("bias")
-            .parameter("running_mean")
-            .parameter("running_var")
-            .number("epsilon", epsilon);
-    }
-
-    template <class BuildContext>
-    static FactoryOf<ops::BatchNorm, BuildContext, BatchNormShape> operation(const BuildContext& build) {
-        return {BatchNormShape{build.input.channels(), epsilon}};
-    }
-
-private:
-    static constexpr Parameter per_channel(const char* name, double initial, const Shape& input) {
-        return {.name = name,
-                .shape = {input.channels()},
-                .initializer = constant(initial),
-                .layout = FileLayout::input_features};
-    }
-};
+struct BatchNorm2d : impl::BatchNormOf<epsilon, decay, true> {};
 
 }}  // namespace cupola::CUPOLA_ABI

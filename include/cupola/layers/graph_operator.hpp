@@ -152,6 +152,13 @@ public:
         return integers("dilations", height.dilation, width.dilation);
     }
 
+    /// The same along the one axis of a sequence.
+    constexpr GraphOperator& window(const WindowAxis& length) {
+        integers("kernel_shape", length.window).integers("strides", length.stride);
+        integers("pads", length.pad_begin, length.pad_end);
+        return length.dilation == 1 ? *this : integers("dilations", length.dilation);
+    }
+
     [[nodiscard]] constexpr std::string_view type() const { return type_; }
     [[nodiscard]] constexpr const auto& inputs() const { return inputs_; }
     [[nodiscard]] constexpr const auto& attributes() const { return attributes_; }
@@ -181,6 +188,11 @@ private:
 }
 [[nodiscard]] constexpr GraphOperator graph_channels_first() {
     return GraphOperator("Transpose").integers("perm", 0, 3, 1, 2);
+}
+
+/// Puts the channels of a sequence before its positions, as Conv and the poolings of ONNX read them, or last again.
+[[nodiscard]] constexpr GraphOperator graph_sequence_transposed() {
+    return GraphOperator("Transpose").integers("perm", 0, 2, 1);
 }
 
 /// The operators of a layer, in their order.

@@ -26,7 +26,7 @@ namespace impl {
     const std::int64_t channels = input.channels();
     const bool channels_last = input.rank == 2;
     GraphOperators all;
-    if (channels_last) all.add(GraphOperator("Transpose").integers("perm", 0, 2, 1));
+    if (channels_last) all.add(graph_sequence_transposed());
     all.add(GraphOperator("Reshape").previous().constant(0, groups, -1));
     all.add(GraphOperator("ReduceMean").integers("axes", 2).integer("keepdims", 1));
     all.add(GraphOperator("Sub").result(all.size() - 2).previous());
@@ -54,7 +54,7 @@ namespace impl {
             }
         }
     }
-    if (channels_last) all.add(GraphOperator("Transpose").integers("perm", 0, 2, 1));
+    if (channels_last) all.add(graph_sequence_transposed());
     return all;
 }
 

@@ -17,6 +17,33 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+/// A pooling of images, or of sequences, whose axis is `width`.
+[[nodiscard]] constexpr GraphOperators pooling_operators(PoolingShape s, bool is_sequence) {
+    GraphOperators result;
+    const auto add_window = [&](GraphOperator pooling) {
+        result.add(is_sequence ? pooling.window(s.width) : pooling.window(s.height, s.width));
+    };
+    if (is_sequence) result.add(graph_sequence_transposed());
+    if (s.kind == PoolingKind::max) {
+        add_window(GraphOperator("MaxPool"));
+    } else {
+        // ONNX counts all of the padding or none.
+        const bool pads_before = counts_part_of_window(s);
+        if (pads_before) {
+            const std::int64_t rows = s.height.pad_begin, columns = s.width.pad_begin;
+            const GraphOperator padding = GraphOperator("Pad").previous();
+            result.add(is_sequence ? GraphOperator(padding).constant(0, 0, columns, 0, 0, columns)
+                                   : GraphOperator(padding).constant(0, 0, rows, columns, 0, 0, rows, columns));
+            s.height.pad_begin = s.width.pad_begin = 0;
+            s.height.pad_end -= rows;
+            s.width.pad_end -= columns;
+        }
+        add_window(GraphOperator("AveragePool").integer("count_include_pad", s.counts_padding && !pads_before ? 1 : 0));
+    }
+    if (is_sequence) result.add(graph_sequence_transposed());
+    return result;
+}
+
 template <PoolingKind pooling, auto window, auto stride, auto... options>
 struct Pool2d {
     static constexpr bool is_mean = pooling == PoolingKind::average;
@@ -70,6 +97,14 @@ struct Pool2d {
                 counts_padding};
     }
 
+    static constexpr bool holds_window(const Shape& input) {
+        const auto holds = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
+            return size >= along - 2 * pad_each - (rounds_up ? step - 1 : 0);
+        };
+        return holds(input.height(), windows.height, strides.height, pads.height) &&
+               holds(input.width(), windows.width, strides.width, pads.width);
+    }
+
     static constexpr ShapeResult output(const Shape& input) {
         if (!windows.known || !strides.known) {
             return ShapeError{
@@ -88,12 +123,7 @@ struct Pool2d {
             return ShapeError{"accepts count_padding and ignore_padding only with pad(n)"};
         if (!wrong_size.empty()) return ShapeError{size_error.c_str()};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
-        const auto holds_window = [](std::int64_t size, std::int64_t along, std::int64_t step, std::int64_t pad_each) {
-            return size >= along - 2 * pad_each - (rounds_up ? step - 1 : 0);
-        };
-        if (!holds_window(input.height(), windows.height, strides.height, pads.height) ||
-            !holds_window(input.width(), windows.width, strides.width, pads.width))
-            return ShapeError{too_large_error.c_str()};
+        if (!holds_window(input)) return ShapeError{too_large_error.c_str()};
         if (!are_window_extents(
                 {input.height(), input.width(), windows.height, windows.width, strides.height, strides.width}))
             return ShapeError{"has an input, a window or a stride of more than 2^29 rows or columns"};
@@ -103,24 +133,7 @@ struct Pool2d {
         return Shape{s.height.output, s.width.output, input.channels()};
     }
 
-    static constexpr GraphOperators onnx(const Shape& input) {
-        PoolingShape s = shape(input);
-        if (!is_mean) return GraphOperator("MaxPool").window(s.height, s.width);
-        // ONNX counts all of the padding or none.
-        const bool pads_before = counts_part_of_window(s);
-        GraphOperators result;
-        if (pads_before) {
-            const std::int64_t rows = s.height.pad_begin, columns = s.width.pad_begin;
-            result.add(GraphOperator("Pad").previous().constant(0, 0, rows, columns, 0, 0, rows, columns));
-            s.height.pad_begin = s.width.pad_begin = 0;
-            s.height.pad_end -= rows;
-            s.width.pad_end -= columns;
-        }
-        result.add(GraphOperator("AveragePool")
-                       .window(s.height, s.width)
-                       .integer("count_include_pad", counts_padding && !pads_before ? 1 : 0));
-        return result;
-    }
+    static constexpr GraphOperators onnx(const Shape& input) { return pooling_operators(shape(input), false); }
 
     template <class BuildContext>
     static FactoryOf<ops::Pooling, BuildContext, PoolingShape> operation(const BuildContext& build) {
