@@ -46,6 +46,9 @@ static_assert(std::string_view(LayerDescription("n ", std::numeric_limits<std::i
 static_assert(std::string_view(LayerDescription(0.001 / 9, " ", -2.5e-8, " ", 1.5e9, " ", 0.1234567, " ",
                                                 std::numeric_limits<double>::infinity())) ==
               "1.111111e-4 -2.5e-8 1.5e9 0.123457 no number");
+static_assert(std::string_view(LayerDescription(7U, " ", std::uint8_t{255}, " ",
+                                                std::numeric_limits<std::uint64_t>::max(), " ", std::int8_t{-128})) ==
+              "7 255 18446744073709551615 -128");
 static_assert(std::string_view(LayerDescription("a").add_if(false, "b").add_if(true, "c", 1)) == "ac1");
 
 namespace {

@@ -51,10 +51,12 @@ private:
     }
     template <std::integral Integer>
     constexpr void add(Integer number) {
-        if (number < 0) add("-");
+        bool negative = false;
+        if constexpr (std::signed_integral<Integer>) negative = number < 0;
+        if (negative) add("-");
         // Digit by digit, so that the least integer is not negated.
-        if (number >= 10 || number <= -10) add(number < 0 ? -(number / 10) : number / 10);
-        const auto digit = static_cast<char>('0' + (number < 0 ? -(number % 10) : number % 10));
+        if (const auto tens = number / 10; tens != 0) add(negative ? -tens : tens);
+        const auto digit = static_cast<char>('0' + (negative ? -(number % 10) : number % 10));
         add(std::string_view(&digit, 1));
     }
     /// At most six decimals; a number below 0.001 that has more, and one from 1e6 on, is written as "1.111111e-4".
