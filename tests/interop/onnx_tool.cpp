@@ -111,7 +111,7 @@ struct Sequences : Sequential<Input<13, 4>, Keep<"x">,
     Named<"conv", Conv1d<6, 3, pad(1), groups(2), no_bias>>, Named<"bn", BatchNorm1d<>>, ReLU, Output<"normalised">, From<"x">,
     MaxPool1d<3, 2>, Output<"max_same">, From<"x">, MaxPool1d<3, 2, pad(1), ceil_mode>, Output<"max_ceil">, From<"x">,
     AvgPool1d<3, 2>, Output<"mean_same">, From<"x">, AvgPool1d<3, 2, pad(1), ignore_padding>, Output<"mean_ignored">, From<"x">,
-    AvgPool1d<4, 3, pad(2), ceil_mode>, Output<"mean_counted_ceil">, From<"x">,
+    AvgPool1d<5, 3, pad(1), ceil_mode>, Output<"mean_counted_ceil">, From<"x">,
     GlobalAvgPool1d, Named<"bn1", BatchNorm1d<1e-3>>, Keep<"features">,
     FromInput<"words", 9>, Embedding<20, 6>, Conv1d<5, 3>, ReLU, Permute<1, 0>, Flatten, Named<"fc", Linear<4>>, AddFrom<"features">> {};
 

@@ -20,6 +20,11 @@
 /* wrong */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<8, 3, groups(3)>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 6>, Conv2d<9, 3, groups(3)>> {};
 
+// case: convolution_of_a_sequence
+// expect: layer 1 (Conv1d<8, 3>) expects length x channels; its input is 4 x 4 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Conv1d<8, 3>> {};
+/* right */ struct Net : Sequential<Input<16, 3>, Conv1d<8, 3>> {};
+
 // case: depthwise_channels
 // expect: layer 1 (Conv2d<8, 3>) is depthwise, and its channels are no multiple of those of its input; its input is 8 x 8 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, depthwise>> {};
