@@ -13,6 +13,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/data/generator.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/upsample2d.hpp>
 #include <cupola/loss/binary_cross_entropy.hpp>
 #include <cupola/metrics.hpp>
 

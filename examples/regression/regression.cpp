@@ -12,6 +12,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/atomic_file.hpp>
+#include <cupola/layers/silu.hpp>
 #include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/metrics.hpp>
 #include <cupola/parallel/state_transfer.hpp>

@@ -4,6 +4,7 @@
 // used, are the readers of files (<cupola/data/open.hpp>), and of the floors below them:
 //
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
+//   <cupola/layers.hpp>                   all layers: also GELU, LayerNorm, ConvTranspose2d, Upsample2d, Embedding
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/losses.hpp>                   all losses: also MeanSquaredError, BinaryCrossEntropy and those with weights
 //   <cupola/metrics.hpp>                  the metrics of evaluations; <cupola/metrics/metric.hpp> for one of your own
@@ -33,7 +34,19 @@
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>
 #include <cupola/data/prefetch.hpp>
-#include <cupola/layers.hpp>
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/pointwise.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>
+#include <cupola/layers/tanh.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/branches.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only list of the layers: cupola.hpp and predict.hpp include it. OnDevice, which places layers on another device,
-// is included by its name.
+// The only list of the layers. cupola.hpp includes those that most networks have, predict.hpp all. OnDevice, which
+// places layers on another device, is included by its name.
 #pragma once
 
 #include <cupola/layers/adaptive_avg_pool2d.hpp>

@@ -7,6 +7,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/layers/on_device.hpp>
 #include <cupola/net/summary.hpp>
 

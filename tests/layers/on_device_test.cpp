@@ -9,6 +9,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/host_operations.hpp>
+#include <cupola/layers/relu6.hpp>
 #include <cupola/net/summary.hpp>
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/mpi.hpp>
 #include <cupola/parallel/synchronized.hpp>
 

@@ -6,6 +6,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/net/check_gradients.hpp>
 

@@ -4,6 +4,7 @@
 
 #include "../test.hpp"
 
+#include <cupola/layers/relu6.hpp>
 #include <cupola/net/plan.hpp>
 
 #include "../instructions.hpp"

@@ -4,6 +4,7 @@
 #include "../test.hpp"
 
 #include <cupola/core/philox.hpp>
+#include <cupola/layers/upsample2d.hpp>
 #include <cupola/net/plan.hpp>
 
 #include "throws_with.hpp"

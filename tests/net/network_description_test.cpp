@@ -7,6 +7,8 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/from_bytes.hpp>
+#include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/on_device.hpp>
 
 namespace {

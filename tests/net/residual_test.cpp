@@ -8,6 +8,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/summary.hpp>

@@ -6,6 +6,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/layers/scale_channels.hpp>
 
 TEST_CASE("a parameter that several regularisers name has the sum of their coefficients") {
     struct Net : Sequential<Input<4>, Named<"first", Linear<3>>, Named<"second", Linear<2>>> {};

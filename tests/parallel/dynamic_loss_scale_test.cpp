@@ -12,6 +12,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/layers/embedding.hpp>
 #include <cupola/parallel/compressed.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>

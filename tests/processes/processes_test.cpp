@@ -6,6 +6,7 @@
 // Covers: cupola/core/process_number.hpp, cupola/processes/processes.hpp
 // Covers: cupola/processes/agreement/step_records.hpp, cupola/processes/agreement/step_vote.hpp
 // Covers: cupola/processes/agreement/process_rows_agreement.hpp
+#include <cupola/layers/embedding.hpp>
 #include <cupola/losses.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>

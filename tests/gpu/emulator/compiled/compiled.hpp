@@ -8,6 +8,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers.hpp>
 #include <cupola/losses.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/ops/weighted_targets.hpp>
