@@ -16,6 +16,8 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/onnx.hpp>
 #include <cupola/loss/mean_squared_error.hpp>
+#include <cupola/loss/several_outputs.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
 using namespace cupola;

@@ -15,6 +15,7 @@
 #include <cupola/host.hpp>
 #include <cupola/loss/huber.hpp>
 #include <cupola/metrics.hpp>
+#include <cupola/net/named_values.hpp>
 
 using namespace cupola;
 

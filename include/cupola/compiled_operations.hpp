@@ -16,6 +16,7 @@
 
 #include <cupola/device/host.hpp>
 #include <cupola/layers.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/segment_passes.hpp>

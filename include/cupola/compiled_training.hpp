@@ -25,7 +25,7 @@
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/host/concat_mean.hpp>

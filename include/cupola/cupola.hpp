@@ -8,9 +8,11 @@
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
 //   <cupola/losses.hpp>                   all losses: also MeanSquaredError, BinaryCrossEntropy and those with weights
 //   <cupola/metrics.hpp>                  the metrics of evaluations; <cupola/metrics/metric.hpp> for one of your own
+//   <cupola/net/branches.hpp>             Concat, Add, Multiply, and values with names: Keep, AddFrom, FromInput ...
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
 //   <cupola/net/recompute.hpp>            a network of which blocks are computed again, for less memory
 //   <cupola/net/summary.hpp>              a network as a table
+//   <cupola/net/tied.hpp>                 layers that share their parameters
 //   <cupola/optim/clipped.hpp>            an optimiser whose gradients are clipped
 //   <cupola/optimizers.hpp>               all optimisers: also Adagrad, Adamax, Lamb, Lars, NesterovVelocity, RmsProp
 //   <cupola/optim/epochs.hpp>             learning rates with boundaries in epochs
@@ -49,11 +51,8 @@
 #include <cupola/layers/tanh.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
-#include <cupola/net/branches.hpp>
-#include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/net/tied.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/moving_average.hpp>

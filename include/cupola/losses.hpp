@@ -10,6 +10,7 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/mean_absolute_error.hpp>
 #include <cupola/loss/mean_squared_error.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/loss/soft_cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/loss/weighted_cross_entropy.hpp>

@@ -33,7 +33,9 @@
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/name_table.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/net/tied.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>

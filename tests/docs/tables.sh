@@ -27,7 +27,7 @@ for header in include/cupola/layers/*.hpp; do
 done
 # A loss of the data, and a regulariser.
 for header in include/cupola/loss/*.hpp; do
-    case ${header##*/} in loss_collection.hpp | queue_loss.hpp | several_outputs.hpp) continue ;; esac
+    case ${header##*/} in data_losses.hpp | loss_collection.hpp | queue_loss.hpp | several_outputs.hpp) continue ;; esac
     names=$(sed -E '/^namespace impl \{/,/^\}  \/\/ namespace impl/d' "$header" | sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{$/\1/p')
     [ -n "$names" ] || { echo "no loss was found in $header"; errors=$((errors + 1)); }
     for name in $names; do row reference/losses.md "$name"; done

@@ -17,6 +17,7 @@
 #include <cupola/layers/on_device.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
+#include <cupola/net/branches.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/predict.hpp>
 

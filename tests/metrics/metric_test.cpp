@@ -10,6 +10,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/net/named_values.hpp>
 
 #include "metrics/batch_of.hpp"
 #include "throws_with.hpp"

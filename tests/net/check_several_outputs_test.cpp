@@ -9,6 +9,8 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/loss/several_outputs.hpp>
+#include <cupola/net/named_values.hpp>
 
 #include "../loss/squares.hpp"
 #include "../throws_with.hpp"

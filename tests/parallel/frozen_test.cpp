@@ -13,6 +13,7 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/load_parameters.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/synchronized.hpp>
 #include <cupola/predict.hpp>

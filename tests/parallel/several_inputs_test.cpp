@@ -8,6 +8,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 #include <cupola/parallel/synchronized.hpp>

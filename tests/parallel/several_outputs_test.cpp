@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/loss/several_outputs.hpp
+// Covers: cupola/loss/data_losses.hpp, cupola/loss/several_outputs.hpp
 //
 // A training with one loss per output of its network: the sum of the losses is trained and each is reported by name, on every
 // device, for every kind of agreement.
@@ -9,6 +9,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/metrics.hpp>
+#include <cupola/net/named_values.hpp>
 
 #include "delayed_device.hpp"
 #include "largest_difference.hpp"

@@ -6,6 +6,7 @@
 #include "../test.hpp"
 
 #include <unistd.h>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/parallel/state_transfer.hpp>

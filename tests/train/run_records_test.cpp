@@ -11,6 +11,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/metrics.hpp>
+#include <cupola/net/named_values.hpp>
 
 #include "child_process.hpp"
 #include "io/file_support.hpp"

@@ -14,6 +14,7 @@
 #include <cupola/data/weighted_order.hpp>
 #include <cupola/device/processors.hpp>
 #include <cupola/host.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/parallel/kinds/asynchronous.hpp>
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>

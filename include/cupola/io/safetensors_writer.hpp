@@ -23,10 +23,26 @@
 #include <cupola/core/error.hpp>
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/io/crc32c.hpp>
-#include <cupola/io/impl/json_text.hpp>
+#include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/safetensors.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
+
+namespace impl {
+
+/// Appends `value` as a JSON string, quotes included. Throws InvalidArgument where it is not UTF-8.
+inline void append_json_string(std::string& json, std::string_view value) {
+    json += '"';
+    for (std::size_t i = 0; i < value.size();) {
+        const std::size_t length = utf8_length(value.substr(i));
+        require(length > 0, "a string for a safetensors header is not UTF-8 at byte ", i);
+        append_json_character(json, value.substr(i, length));
+        i += length;
+    }
+    json += '"';
+}
+
+}  // namespace impl
 
 /// A tensor to be written.
 struct TensorHeader {

@@ -18,7 +18,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/cross_entropy.hpp>
-#include <cupola/loss/several_outputs.hpp>
+#include <cupola/loss/data_losses.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/table.hpp>

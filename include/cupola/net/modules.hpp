@@ -9,7 +9,6 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/net/residual.hpp>
-#include <cupola/net/tied.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -33,6 +32,10 @@ template <class Module>
 inline constexpr bool is_input = false;
 template <std::int64_t... extents>
 inline constexpr bool is_input<Input<extents...>> = true;
+
+/// A Tied (net/tied.hpp), or a type derived from one.
+template <class Module>
+concept IsTied = requires { typename Module::TiedLayer; };
 
 template <class Module>
 inline constexpr bool is_named = false;

@@ -27,7 +27,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -36,6 +35,7 @@
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
+#include <cupola/net/impl/kept_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/ops/column_input.hpp>
 #include <cupola/ops/concatenation.hpp>
@@ -48,11 +48,20 @@ namespace impl {
 
 /// The layer of ConcatWith, whose output is completed where the second input is known.
 struct Concatenation {
-    static constexpr std::string_view conflict = "cannot concatenate along channels";
+    static constexpr std::string_view block = "Concat", conflict = "cannot concatenate along channels";
     static constexpr LayerTraits traits{
         .backward_reads_input = false, .backward_reads_second_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
+    [[nodiscard]] static constexpr bool fits(const Shape& a, const Shape& b) {
+        bool result = a.rank == b.rank;
+        for (std::size_t i = 0; result && i + 1 < a.rank; ++i) result = a[i] == b[i];
+        return result;
+    }
+    [[nodiscard]] static constexpr Shape joined(Shape a, const Shape& b) {
+        a.extents[b.rank - 1] += b.channels();
+        return a;
+    }
     static constexpr GraphOperators onnx(const Shape& input) {
         return GraphOperator("Concat").input().second_input().integer("axis", graph_channel_axis(input));
     }
@@ -65,10 +74,18 @@ struct Concatenation {
 
 /// The layer of MultiplyBy, whose output is completed where the second input is known.
 struct Product {
-    static constexpr std::string_view conflict = "cannot multiply";
+    static constexpr std::string_view block = "Multiply", conflict = "cannot multiply";
     static constexpr LayerTraits traits{.backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
+    /// Whether a value has one position, which fits each of another one's.
+    [[nodiscard]] static constexpr bool repeats(const Shape& one, const Shape& other) {
+        return one.size() == one.channels() && one.channels() == other.channels();
+    }
+    [[nodiscard]] static constexpr bool fits(const Shape& a, const Shape& b) {
+        return a == b || repeats(a, b) || repeats(b, a);
+    }
+    [[nodiscard]] static constexpr Shape joined(const Shape& a, const Shape& b) { return a.size() < b.size() ? b : a; }
     /// A gate without height and width, of an image, gets those of one pixel.
     static constexpr GraphOperators onnx(const Shape& input, const Shape& second) {
         if (input.rank == second.rank) return GraphOperator("Mul").input().second_input();
@@ -170,16 +187,5 @@ struct Output {
     static constexpr bool is_output = true;
     static constexpr auto module_type = impl::module_text("Output", value_name);
 };
-
-namespace impl {
-
-/// Keep, Output, or a module that reads a value, or a column, by its name; with a name of its own or without.
-template <class Module>
-concept UsesNamedValue = requires { typename Module::NamedValueLayer; };
-
-template <class Module>
-concept KeepsValue = UsesNamedValue<Module> && std::same_as<typename Module::NamedValueLayer, Fork>;
-
-}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

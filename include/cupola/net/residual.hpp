@@ -42,7 +42,7 @@ struct Fork {
 
 /// The sum of the block's output and the shortcut's.
 struct Add {
-    static constexpr std::string_view conflict = "cannot add";
+    static constexpr std::string_view block = "Add", conflict = "cannot add";
     static constexpr LayerKind kind = LayerKind::sum;
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_second_input = false,
@@ -91,6 +91,10 @@ concept IsBlock = requires { typename Module::BlockBranches; };
 
 template <class Module>
 concept IsResidual = IsBlock<Module> && requires { typename Module::ResidualShortcut; };
+
+/// A module of net/named_values.hpp.
+template <class Module>
+concept UsesNamedValue = requires { typename Module::NamedValueLayer; };
 
 /// The types that are accepted as the first module of a Residual.
 template <class Module>

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include <cupola/core/fixed_string.hpp>
+#include <cupola/net/impl/tied_parameters.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
@@ -26,13 +27,5 @@ struct Tied {
     static constexpr std::string_view name = set_name.view();
     using TiedLayer = Layer;
 };
-
-namespace impl {
-
-/// A Tied, or a type derived from one.
-template <class Module>
-concept IsTied = requires { typename Module::TiedLayer; };
-
-}  // namespace impl
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -20,6 +20,7 @@
 #include <cupola/core/process_number.hpp>
 #include <cupola/core/span_of.hpp>
 #include <cupola/net/finite.hpp>
+#include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
@@ -332,6 +333,41 @@ void StateTransfer<D, T>::restore(const TrainingState& state) {
         restore_copy(worker, 0, state);
         worker.set(worker.buffers(), state.buffers);
     });
+}
+
+template <class Net, class Loss, class Options, class D, bool synchronized>
+template <class Transfer>
+Transfer TrainingParts<Net, Loss, Options, D, synchronized>::transfer() {
+    return Transfer(
+        replicas_, states_of_training(), [&](int arena) { return state_name(arena); },
+        [&](int arena) -> std::string_view {
+            if (replicas_.settings().updates_centre) return functions_.options().optimizer.state_name(arena);
+            return agreement_->centre_state_name(arena);
+        },
+        agreement_->name_of_rule());
+}
+
+template <class Net, class Loss, class Options, class D, bool synchronized>
+template <class Transfer>
+TrainingState TrainingParts<Net, Loss, Options, D, synchronized>::state() {
+    const std::int64_t next = engine_.step();
+    agreement_->complete_state();
+    return transfer<Transfer>().copy(next, engine_.statistics().values(), engine_.loss_scale(),
+                                     agreement_->samples_since(next), agreement_->peers());
+}
+
+template <class Net, class Loss, class Options, class D, bool synchronized>
+template <class Transfer>
+void TrainingParts<Net, Loss, Options, D, synchronized>::restore(const TrainingState& state) {
+    Transfer of_training = transfer<Transfer>();
+    const auto check = [&] {
+        of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
+    };
+    const auto copy = [&] {
+        of_training.restore(state);
+        agreement_->set_samples_since(state.step, state.samples_since);
+    };
+    engine_.restore(state.step, state.buffers, of_training.loss_scale_of(state), check, copy);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

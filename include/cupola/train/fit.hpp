@@ -43,7 +43,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
-#include <cupola/loss/several_outputs.hpp>
+#include <cupola/loss/data_losses.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>

@@ -11,6 +11,7 @@
 #include <cupola/loss/weighted_cross_entropy.hpp>
 #include <cupola/metrics/metric.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/inspection.hpp>

@@ -2,6 +2,7 @@
 #include "../../test.hpp"
 
 #include <cupola/io/impl/json_text.hpp>
+#include <cupola/io/safetensors_writer.hpp>
 #include <throws_with.hpp>
 
 using cupola::impl::JsonText;

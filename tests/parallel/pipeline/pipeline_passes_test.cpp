@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/parallel/pipeline.hpp, cupola/net/pipeline/chosen_split.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/device_parts.hpp, cupola/parallel/pipeline/part_workers.hpp
+// Covers: cupola/parallel/pipeline.hpp, cupola/net/pipeline/chosen_split.hpp, cupola/parallel/pipeline/cut_diagnostic.hpp, cupola/parallel/pipeline/part_workers.hpp, cupola/parallel/pipeline/make_part_workers.hpp, cupola/parallel/pipeline/shared_plans.hpp
 //
 // Trainings of networks in parts: the bits, reports, states and errors of the network without its cuts.
 #include <cupola/optim/clipped.hpp>

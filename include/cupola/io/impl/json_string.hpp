@@ -60,16 +60,4 @@ inline void append_json_character(std::string& json, std::string_view character)
     }
 }
 
-/// Appends `value` as a JSON string, quotes included. Throws InvalidArgument where it is not UTF-8.
-inline void append_json_string(std::string& json, std::string_view value) {
-    json += '"';
-    for (std::size_t i = 0; i < value.size();) {
-        const std::size_t length = utf8_length(value.substr(i));
-        require(length > 0, "a string for a safetensors header is not UTF-8 at byte ", i);
-        append_json_character(json, value.substr(i, length));
-        i += length;
-    }
-    json += '"';
-}
-
 }}}  // namespace cupola::CUPOLA_ABI::impl

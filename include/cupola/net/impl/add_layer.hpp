@@ -40,6 +40,8 @@ struct Walk {
     };
     std::array<KeptValue, layer_count> kept{};
     std::size_t kept_count = 0;
+    /// Checks them at the end; null if nothing in the list has to do with them.
+    void (*check_kept)(Walk&) = nullptr;
     /// Whether a layer reads ids or bytes.
     bool reads_other_types = false;
     /// The sets of parameters that have names (net/tied.hpp): the first and the last layer of each.
@@ -49,6 +51,8 @@ struct Walk {
     };
     std::array<TiedSet, layer_count> tied{};
     std::size_t tied_count = 0;
+    /// Checks them at the end; null if there are none.
+    void (*check_tied)(Walk&) = nullptr;
     /// Whether a value that is read by its name was not found, its name and that outside the block, and whether it is
     /// kept later in the list.
     bool missing = false;

@@ -19,7 +19,6 @@
 #include <cupola/net/fusion.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
-#include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>

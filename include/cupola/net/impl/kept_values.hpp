@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adds the modules of net/named_values.hpp to a network's table, and finds the errors in their use.
+// Adds the modules of net/named_values.hpp, which includes this header, to a network's table, and finds the errors in
+// their use.
 #pragma once
 
 #include <concepts>
@@ -11,7 +12,8 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
-#include <cupola/net/named_values.hpp>
+#include <cupola/net/impl/visit_block.hpp>
+#include <cupola/net/modules.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
@@ -25,39 +27,6 @@ template <std::size_t layer_count>
         if (kept.hash == name.hash && walk.layers[kept.value - 1].name == name.text) return k;
     }
     return walk.kept_count;
-}
-
-/// Whether a value has one position, which fits each of another one's.
-[[nodiscard]] constexpr bool repeats(const Shape& one, const Shape& other) {
-    return one.size() == one.channels() && one.channels() == other.channels();
-}
-
-/// Whether two values can be inputs of a sum, a product or a concatenation.
-template <class Joint>
-[[nodiscard]] constexpr bool fits(const Shape& a, const Shape& b) {
-    if (std::same_as<Joint, Product> && (repeats(a, b) || repeats(b, a))) return true;
-    constexpr std::size_t free = std::same_as<Joint, Concatenation> ? 1 : 0;
-    bool result = a.rank == b.rank;
-    for (std::size_t i = 0; result && i + free < a.rank; ++i) result = a[i] == b[i];
-    return result;
-}
-
-/// Completes the last layer, a sum, a product or a concatenation: its second input is `value`.
-template <class Joint, std::size_t layer_count>
-constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape& shape, bool aside) {
-    LayerInfo& layer = walk.layers[walk.count - 1];
-    layer.also_reads = value;
-    layer.also_reads_aside = aside;
-    if constexpr (std::same_as<Joint, Concatenation>) {
-        layer.output.extents[shape.rank - 1] += shape.channels();
-        walk.shape = layer.output;
-        if (!walk.shape.is_at_most(max_elements)) {
-            describe(walk.diagnostic, walk.count, layer);
-            walk.diagnostic << " has an output of more than 2^40 elements per sample";
-        }
-    } else if constexpr (std::same_as<Joint, Product>) {
-        if (layer.output.size() < shape.size()) walk.shape = layer.output = shape;
-    }
 }
 
 /// Adds a Keep or an Output.
@@ -115,8 +84,8 @@ template <std::size_t layer_count, class Begin>
     return true;
 }
 
-/// Adds a FromInput.
-template <std::size_t layer_count>
+/// Adds a FromInput, by its layer `L`.
+template <class L, std::size_t layer_count>
 constexpr void read_column(Walk<layer_count>& walk, std::string_view column, const Shape& shape,
                            std::string_view layer_name, std::string_view type) {
     const auto begin_diagnostic = [&] {
@@ -147,7 +116,7 @@ constexpr void read_column(Walk<layer_count>& walk, std::string_view column, con
     if (!leave_value(walk, begin_diagnostic)) return;
     walk.value = 0;
     walk.shape = shape;
-    add_layer<ColumnInput>(walk, layer_name);
+    add_layer<L>(walk, layer_name);
     LayerInfo& layer = walk.layers[walk.count - 1];
     layer.column = column;
     layer.type = layer.description = type;
@@ -174,7 +143,7 @@ constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const 
     walk.kept[k].read = true;
     const std::size_t value = walk.kept[k].value;
     const Shape named = walk.layers[value - 1].output;
-    if constexpr (std::same_as<L, Reread>) {
+    if constexpr (kind_of<L>() == LayerKind::view) {
         if (!leave_value(walk, begin_diagnostic)) return;
         walk.value = value;
         walk.shape = named;
@@ -207,6 +176,29 @@ constexpr void check_kept_values(Walk<layer_count>& walk) {
         if (walk.kept[k].read) continue;
         describe(walk.diagnostic, walk.kept[k].value, walk.layers[walk.kept[k].value - 1]);
         walk.diagnostic << " keeps a value that nothing reads: AddFrom, MultiplyBy, ConcatWith and From read one";
+    }
+}
+
+template <class Prefix, class Kept>
+inline constexpr ValueName value_name{name_of<Prefix, Kept>(), name_hash(name_of<Prefix, Kept>())};
+
+template <class Prefix, class Module, std::size_t layer_count>
+constexpr void visit_named_value(Walk<layer_count>& walk) {
+    using Use = typename Unnamed<Module>::Type;
+    constexpr std::string_view type{Use::module_type.data(), Use::module_type.size()};
+    using L = typename Use::NamedValueLayer;
+    walk.check_kept = &check_kept_values<layer_count>;
+    if constexpr (requires { Use::column; }) {
+        if (walk.diagnostic.empty()) read_column<L>(walk, Use::column, Use::shape, name_of<Prefix, Module>(), type);
+    } else if constexpr (!std::same_as<L, Fork>) {
+        if (!walk.diagnostic.empty()) return;
+        read_value<L>(walk, value_name<Prefix, typename Use::Kept>, value_name<NoPrefix, typename Use::Kept>,
+                      name_of<Prefix, Module>(), type);
+    } else if constexpr (!std::same_as<Use, Module>) {
+        if (walk.diagnostic.empty()) walk.diagnostic << type << " is a name: Named gives it no other one";
+    } else {
+        keep_value(
+            walk, value_name<Prefix, Use>, type, requires { Use::is_output; });
     }
 }
 

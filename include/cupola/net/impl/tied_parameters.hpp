@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lets layers of a network's table share parameters (net/tied.hpp), and finds the errors in their use.
+// Lets layers of a network's table share parameters, and finds the errors in their use: what net/tied.hpp, which
+// includes this header, adds to the walk over the modules.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,8 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
+#include <cupola/net/modules.hpp>
+#include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -72,6 +75,24 @@ constexpr void check_tied_sets(Walk<layer_count>& walk) {
         if (set.first != set.last) continue;
         describe(walk.diagnostic, set.first + 1, walk.layers[set.first]);
         walk.diagnostic << " is tied to no other layer: a second one has the same name in its Tied";
+    }
+}
+
+template <class Module, class L, std::size_t layer_count>
+constexpr void visit_tied(Walk<layer_count>& walk) {
+    using Inside = typename Module::TiedLayer;
+    walk.check_tied = &check_tied_sets<layer_count>;
+    if constexpr (is_named<Module>) {
+        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1)
+                        << " gives its layers their name: Named gives it no other one, " << Module::name;
+    } else if constexpr (IsBlock<Inside> || IsOffloaded<Inside> || UsesNamedValue<Inside> || IsTied<Inside> ||
+                         is_named<Inside> || requires { typename Inside::BranchModules; }) {
+        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1) << " (" << Module::name
+                        << ") takes a single layer without a name: tie the layers inside a block one by one";
+    } else {
+        const std::int64_t begin = walk.parameter_elements;
+        add_layer<L>(walk, {});
+        if (walk.diagnostic.empty()) tie_last_layer(walk, Module::name, begin);
     }
 }
 

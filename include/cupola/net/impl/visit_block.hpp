@@ -15,7 +15,6 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
-#include <cupola/net/impl/kept_values.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/residual.hpp>
 
@@ -26,6 +25,31 @@ template <class Prefix, class Module, std::size_t layer_count>
 constexpr void visit(Walk<layer_count>& walk);
 template <class Prefix, class... Modules, std::size_t layer_count>
 constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>);
+
+/// Whether two values can be inputs of the layer `Joint`: a sum, and in net/named_values.hpp a product or a
+/// concatenation.
+template <class Joint>
+[[nodiscard]] constexpr bool fits(const Shape& a, const Shape& b) {
+    if constexpr (requires { Joint::fits(a, b); })
+        return Joint::fits(a, b);
+    else
+        return a == b;
+}
+
+/// Completes the last layer, which is a `Joint`: its second input is `value`.
+template <class Joint, std::size_t layer_count>
+constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape& shape, bool aside) {
+    LayerInfo& layer = walk.layers[walk.count - 1];
+    layer.also_reads = value;
+    layer.also_reads_aside = aside;
+    if constexpr (requires { Joint::joined(shape, shape); }) {
+        walk.shape = layer.output = Joint::joined(layer.output, shape);
+        if (!walk.shape.is_at_most(max_elements)) {
+            describe(walk.diagnostic, walk.count, layer);
+            walk.diagnostic << " has an output of more than 2^40 elements per sample";
+        }
+    }
+}
 
 /// The output of a branch.
 struct BranchEnd {
@@ -67,8 +91,7 @@ constexpr void describe_branch(CompileTimeMessage& message, std::size_t place) {
 
 /// A block of branches in messages: its type, its name, and the layer that its branches read.
 struct BlockInfo {
-    const char* type;
-    std::string_view name;
+    std::string_view type, name;
     std::size_t forked;
 };
 
@@ -122,10 +145,7 @@ constexpr void visit_block(Walk<layer_count>& walk, ModuleList<Branches...>) {
     using Joint = typename Module::BlockJoint;
     constexpr bool residual = IsResidual<Module>;
     constexpr std::size_t count = sizeof...(Branches);
-    constexpr const char* type = residual                             ? "Residual"
-                                 : std::same_as<Joint, Concatenation> ? "Concat"
-                                 : std::same_as<Joint, Product>       ? "Multiply"
-                                                                      : "Add";
+    constexpr std::string_view type = residual ? "Residual" : Joint::block;
 
     add_layer<Fork>(walk, {});
     const std::size_t forked = walk.value;

@@ -19,11 +19,8 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
-#include <cupola/net/impl/kept_values.hpp>
-#include <cupola/net/impl/tied_parameters.hpp>
 #include <cupola/net/impl/visit_block.hpp>
 #include <cupola/net/modules.hpp>
-#include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
@@ -74,45 +71,14 @@ constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>) {
     [[maybe_unused]] const int visited[] = {0, (visit<Prefix, Modules>(walk), 0)...};
 }
 
-template <class Prefix, class Kept>
-inline constexpr ValueName value_name{name_of<Prefix, Kept>(), name_hash(name_of<Prefix, Kept>())};
-
+/// Defined in kept_values.hpp, which net/named_values.hpp includes.
 template <class Prefix, class Module, std::size_t layer_count>
-constexpr void visit_named_value(Walk<layer_count>& walk) {
-    using Use = typename Unnamed<Module>::Type;
-    constexpr std::string_view type{Use::module_type.data(), Use::module_type.size()};
-    if constexpr (std::same_as<typename Use::NamedValueLayer, ColumnInput>) {
-        if (walk.diagnostic.empty()) read_column(walk, Use::column, Use::shape, name_of<Prefix, Module>(), type);
-    } else if constexpr (!KeepsValue<Use>) {
-        if (!walk.diagnostic.empty()) return;
-        read_value<typename Use::NamedValueLayer>(walk, value_name<Prefix, typename Use::Kept>,
-                                                  value_name<NoPrefix, typename Use::Kept>, name_of<Prefix, Module>(),
-                                                  type);
-    } else if constexpr (!std::same_as<Use, Module>) {
-        if (walk.diagnostic.empty()) walk.diagnostic << type << " is a name: Named gives it no other one";
-    } else {
-        keep_value(
-            walk, value_name<Prefix, Use>, type, requires { Use::is_output; });
-    }
-}
+constexpr void visit_named_value(Walk<layer_count>& walk);
 
-/// Adds `L`, the layer of `Module` or that of an OnDevice around it.
+/// Adds `L`, the layer of `Module` or that of an OnDevice around it. Defined in tied_parameters.hpp, which net/tied.hpp
+/// includes.
 template <class Module, class L, std::size_t layer_count>
-constexpr void visit_tied(Walk<layer_count>& walk) {
-    using Inside = typename Module::TiedLayer;
-    if constexpr (is_named<Module>) {
-        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1)
-                        << " gives its layers their name: Named gives it no other one, " << Module::name;
-    } else if constexpr (IsBlock<Inside> || IsOffloaded<Inside> || UsesNamedValue<Inside> || IsTied<Inside> ||
-                         is_named<Inside> || requires { typename Inside::BranchModules; }) {
-        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1) << " (" << Module::name
-                        << ") takes a single layer without a name: tie the layers inside a block one by one";
-    } else {
-        const std::int64_t begin = walk.parameter_elements;
-        add_layer<L>(walk, {});
-        if (walk.diagnostic.empty()) tie_last_layer(walk, Module::name, begin);
-    }
-}
+constexpr void visit_tied(Walk<layer_count>& walk);
 
 template <class Prefix, class Device, class Module, std::size_t layer_count>
 constexpr void visit_offloaded(Walk<layer_count>& walk) {
@@ -254,9 +220,9 @@ template <class... Modules>
             LayerInfo& last = walk.layers[walk.value - 1];
             last.only_read_aside = last.only_read_aside || last.is_output;
         }
-        check_kept_values(walk);
+        if (walk.check_kept != nullptr) walk.check_kept(walk);
         check_input_types(walk);
-        check_tied_sets(walk);
+        if (walk.check_tied != nullptr) walk.check_tied(walk);
         if (walk.diagnostic.empty()) check_names(walk);
     }
     return walk;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LocalDevices: how the devices of this process wait for each other and for their queues, weigh the samples of a step,
-// and find out whether all results are finite: what the agreements of one process are made of.
+// and find out whether all results are finite: what the agreements of one process are made of, with RowsPolicy, a
+// function of the gradient rows.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,12 +18,53 @@
 #include <cupola/device/wait_until.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/loss_report.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// An averaging policy without its type. Its members are called once per step and device, prepare() once per row.
+template <class Kernels>
+class RowsPolicy {
+public:
+    using Context = typename Kernels::Context;
+
+    RowsPolicy(const RowsPolicy&) = delete;
+    RowsPolicy& operator=(const RowsPolicy&) = delete;
+    virtual ~RowsPolicy() = default;
+    /// Whether prepare() changes a row.
+    const bool prepares;
+    virtual void prepare(Context& context, std::span<float> row) const = 0;
+    virtual void average(Context& context, const GradientRows& gradients, std::span<float> mean) const = 0;
+
+protected:
+    explicit RowsPolicy(bool prepares_rows) : prepares(prepares_rows) {}
+};
+
+template <class A, class Kernels>
+class RowsPolicyOf final : public RowsPolicy<Kernels> {
+    using typename RowsPolicy<Kernels>::Context;
+
+public:
+    explicit RowsPolicyOf(const A& policy) : RowsPolicy<Kernels>(PreparesRows<A, Kernels>), policy_(policy) {}
+    void prepare([[maybe_unused]] Context& context, [[maybe_unused]] std::span<float> row) const override {
+        if constexpr (PreparesRows<A, Kernels>) policy_.prepare(context, row);
+    }
+    void average(Context& context, const GradientRows& gradients, std::span<float> mean) const override {
+        policy_.average(context, gradients, mean);
+    }
+
+private:
+    A policy_;
+};
+
+/// A copy of a policy.
+template <class Kernels, class A>
+[[nodiscard, gnu::cold]] std::unique_ptr<const RowsPolicy<Kernels>> rows_policy(const A& policy) {
+    return std::make_unique<RowsPolicyOf<A, Kernels>>(policy);
+}
 
 /// The deadline of a wait, which is longer than any step.
 inline constexpr double max_step_seconds = 600;

@@ -13,13 +13,11 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -20,21 +20,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What the memory of a training depends on, before it is allocated. The members have the meaning of those of
-/// ReplicaSettings.
-struct AgreementTraits {
-    bool separate_average = false, averages_rows_of_all = false, takes_buckets = false;
-    std::int64_t sums = 0, bucket_elements = 0;
-    bool centre = false;
-    int centre_states = 0;
-    /// Arenas of each replica beside those of its optimiser, and how many of them are a part of the training's state.
-    int replica_arenas = 0, replica_states = 0;
-    /// Whether the optimiser updates the centre, so that its state is the centre's.
-    bool updates_centre = false;
-    /// 0 for as many as the device has.
-    std::int64_t steps_in_flight = 0;
-};
-
 /// The gradient that an optimiser updates parameters with, and the divisor that made it the mean; both in the device's
 /// memory.
 struct UpdateGradient {

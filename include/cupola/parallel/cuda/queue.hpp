@@ -28,7 +28,7 @@
 #include <cupola/parallel/cuda/recording.hpp>
 #include <cupola/parallel/cuda/versioned_constants.hpp>
 #include <cupola/parallel/replicas/status.hpp>
-#include <cupola/parallel/step/pass_recordings.hpp>
+#include <cupola/parallel/step/step_recordings.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -3,13 +3,20 @@
 // Definitions of cupola/parallel/impl/checked_options.hpp.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/loss_scale.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Throws InvalidArgument for a single value per channel, which equals its mean: the output would be the bias for every
 /// input, and no gradient would reach the layers before.
-[[gnu::cold]] CUPOLA_DECL void require_several_values_per_channel(const CommonOptions& o,
+[[gnu::cold]] CUPOLA_DECL void require_several_values_per_channel(const ReplicaSettings& o,
                                                                   std::span<const LayerInfo> layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const LayerInfo& layer = layers[i];
@@ -29,7 +36,10 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     }
 }
 
-CUPOLA_DECL void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers) {
+CUPOLA_DECL void require_valid_options(const ReplicaSettings& o, int check_every,
+                                       std::span<const NamedInitializer> initializers,
+                                       std::span<const ParameterGroup> groups, std::string_view ignores_factors,
+                                       std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;
     require(o.replicas >= 1 && o.replicas <= limit, "a training must have 1 to ", limit, " replicas, not ", o.replicas);
     require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas,
@@ -50,11 +60,11 @@ CUPOLA_DECL void require_valid_options(const CommonOptions& o, std::span<const L
     require(o.replicas <= limit / o.gradient_accumulation_steps, "a step can have at most ", limit,
             " batches, not those of ", o.replicas, " replicas times ", o.gradient_accumulation_steps,
             " gradient_accumulation_steps");
-    require(o.check_every >= 0, "check_every must be 0 (never) or more steps, not ", o.check_every);
+    require(check_every >= 0, "check_every must be 0 (never) or more steps, not ", check_every);
     const char* const problem = o.loss_scale.problem();
     require(problem == nullptr, "a loss scale ", problem == nullptr ? "" : problem, "; it is ",
             description_of(o.loss_scale));
-    for (const NamedInitializer& named : o.initializers) {
+    for (const NamedInitializer& named : initializers) {
         bool found = false;
         for (std::size_t layer = 0; layer < layers.size(); ++layer) {
             for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
@@ -64,13 +74,13 @@ CUPOLA_DECL void require_valid_options(const CommonOptions& o, std::span<const L
         require(found, "there is an initialiser for ", named.parameter, ", which the network does not have");
         const char* const wrong = problem_of(named.initializer);
         require(wrong == nullptr, "the parameter ", named.parameter, " ", wrong == nullptr ? "" : wrong);
-        for (const NamedInitializer* other = o.initializers.data(); other != &named; ++other)
+        for (const NamedInitializer* other = initializers.data(); other != &named; ++other)
             require(other->parameter != named.parameter, "there are two initialisers for ", named.parameter);
     }
     require_several_values_per_channel(o, layers);
-    require_valid_groups(o.groups, layers);
-    require(o.groups.empty() || o.ignores_factors.empty(),
-            "parameter groups need an optimiser that uses their factors, and ", o.ignores_factors,
+    require_valid_groups(groups, layers);
+    require(groups.empty() || ignores_factors.empty(),
+            "parameter groups need an optimiser that uses their factors, and ", ignores_factors,
             " does not declare `static constexpr bool uses_segment_factors = true`");
 }
 

@@ -133,20 +133,20 @@ public:
                                        learning_rate_description_of(options_.optimizer),
                                        "'; it must be at least 0 and finite as a float; the step is not made"});
     }
-    void update(const Update<Kernels>& u) const override { update_parameters(options_.optimizer, u); }
-    void write_constants([[maybe_unused]] const Update<Kernels>& u,
-                         [[maybe_unused]] ConstantsWriter& to) const override {
-        if constexpr (repeatable) cupola::write_constants(options_.optimizer, u, to);
+    void update(const Update<Kernels>& u, [[maybe_unused]] const ElasticForce* force) const override {
+        if constexpr (has_elastic_force<decltype(Options::averaging)>) {
+            if (force != nullptr) return update_parameters(options_.optimizer, u, *force);
+        }
+        update_parameters(options_.optimizer, u);
     }
-
-    void update([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce& force) const override {
-        if constexpr (has_elastic_force<decltype(Options::averaging)>) update_parameters(options_.optimizer, u, force);
-    }
-    void write_constants([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce& force,
+    void write_constants([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce* force,
                          [[maybe_unused]] ConstantsWriter& to) const override {
-        using cupola::write_constants;  // of optim/elastic_update.hpp, which a policy with a force includes
-        if constexpr (repeatable && has_elastic_force<decltype(Options::averaging)>)
-            write_constants(options_.optimizer, u, force, to);
+        using cupola::
+            write_constants;  // that with a force is of optim/elastic_update.hpp, which a policy with it includes
+        if constexpr (repeatable && has_elastic_force<decltype(Options::averaging)>) {
+            if (force != nullptr) return write_constants(options_.optimizer, u, *force, to);
+        }
+        if constexpr (repeatable) write_constants(options_.optimizer, u, to);
     }
 
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }

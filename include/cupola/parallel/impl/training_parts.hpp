@@ -23,17 +23,14 @@
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/functions_of.hpp>
+#include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/replicas/evaluator.hpp>
 #include <cupola/parallel/replicas/initial_state.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
+#include <cupola/parallel/replicas/state_values.hpp>
 #include <cupola/parallel/step/engine.hpp>
 
-namespace cupola { inline namespace CUPOLA_ABI {
-
-template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
-struct DataParallel;
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Defined in parallel/inspection.hpp.
 template <class D, class T>
@@ -42,10 +39,6 @@ class StepProbe;
 /// Defined in parallel/step/synchronized_passes.hpp.
 template <class D, class T>
 class SynchronizedPasses;
-
-/// Defined in parallel/pipeline/cut_diagnostic.hpp.
-template <class D>
-struct CutChecks;
 
 /// Defined in parallel/pipeline/pipeline_passes.hpp.
 template <class D, class T>
@@ -119,44 +112,22 @@ public:
 private:
     /// The arenas of the optimiser's state, and of the agreement, that are a part of the training's state.
     [[nodiscard]] int states_of_training() const {
-        return replicas_.settings().state_arenas - replicas_.settings().other_arenas;
+        const ReplicaSettings& settings = replicas_.settings();
+        return settings.state_arenas - (settings.replica_arenas - settings.replica_states);
     }
     [[nodiscard, gnu::cold]] std::string_view state_name(int arena) const {
         const int own = functions_.options().optimizer.state_arenas();
         return arena < own ? functions_.options().optimizer.state_name(arena)
                            : agreement_->replica_state_name(arena - own);
     }
-    /// `Transfer` is the StateTransfer of the training, where its header is included.
+    /// See DataParallel. `Transfer` is the StateTransfer of the training; defined in its header,
+    /// parallel/state_transfer.hpp.
     template <class Transfer>
-    [[nodiscard, gnu::cold]] Transfer transfer() {
-        return Transfer(
-            replicas_, states_of_training(), [&](int arena) { return state_name(arena); },
-            [&](int arena) -> std::string_view {
-                if (replicas_.settings().updates_centre) return functions_.options().optimizer.state_name(arena);
-                return agreement_->centre_state_name(arena);
-            },
-            agreement_->name_of_rule());
-    }
-    /// See DataParallel.
+    [[nodiscard, gnu::cold]] Transfer transfer();
     template <class Transfer>
-    [[nodiscard]] auto state() {
-        const std::int64_t next = engine_.step();
-        agreement_->complete_state();
-        return transfer<Transfer>().copy(next, engine_.statistics().values(), engine_.loss_scale(),
-                                         agreement_->samples_since(next), agreement_->peers());
-    }
-    template <class Transfer, class State>
-    void restore(const State& state) {
-        Transfer of_training = transfer<Transfer>();
-        const auto check = [&] {
-            of_training.require_resumable(state, [&] { agreement_->require_samples_since(state.samples_since); });
-        };
-        const auto copy = [&] {
-            of_training.restore(state);
-            agreement_->set_samples_since(state.step, state.samples_since);
-        };
-        engine_.restore(state.step, state.buffers, of_training.loss_scale_of(state), check, copy);
-    }
+    [[nodiscard]] TrainingState state();
+    template <class Transfer>
+    void restore(const TrainingState& state);
 
     /// See DataParallel; of a replica of this process.
     [[nodiscard]] std::vector<float> gradient(int replica) {
@@ -186,57 +157,40 @@ private:
     [[nodiscard]] static ReplicaSettings settings_of(const Options& options, const StepFunctions<D>& functions,
                                                      std::size_t regularized, std::span<const RequiredColumn> required,
                                                      JoinedProcesses& joined, const CutInfo* cut) {
-        const int devices = devices_or_groups(options, cut);
-        require_valid_options({.replicas = options.replicas,
-                               .devices = devices,
-                               .batch_size = options.batch_size,
-                               .other_batch_sizes = span_of(options.other_batch_sizes),
-                               .evaluation_batch_size = options.evaluation_batch_size,
-                               .gradient_accumulation_steps = options.gradient_accumulation_steps,
-                               .check_every = options.check_every,
-                               .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
-                               .initializers = span_of(options.initializers),
-                               .groups = span_of(options.groups),
-                               .ignores_factors = ignores_factors<decltype(options.optimizer)>(),
-                               .synchronized = synchronized},
-                              Net::layers);
-        Kind::place(joined, options, devices);
+        ReplicaSettings settings;
+        settings.replicas = options.replicas;
+        settings.devices = devices_or_groups(options, cut);
+        settings.gradient_accumulation_steps = options.gradient_accumulation_steps;
+        settings.batch_size = options.batch_size;
+        settings.other_batch_sizes = span_of(options.other_batch_sizes);
+        settings.evaluation_batch_size = options.evaluation_batch_size;
+        settings.synchronized = synchronized;
+        settings.loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>());
+        require_valid_options(settings, options.check_every, span_of(options.initializers), span_of(options.groups),
+                              ignores_factors<decltype(options.optimizer)>(), Net::layers);
+        Kind::place(joined, options, settings.devices);
         options.moving_average.check();
-        const AgreementTraits traits = Agreement::traits(options.averaging, Net::trained_elements);
+        AgreementTraits& traits = settings;
+        traits = Agreement::traits(options.averaging, Net::trained_elements);
         check_optimizer(options.optimizer);
         if constexpr (may_be_cut<Net>) {
             require(traits.steps_in_flight == 0 || cut == nullptr, policy_name(options.averaging),
                     " cannot train a network that is cut into parts");
         }
-        return {.replicas = options.replicas,
-                .devices = devices,
-                .gradient_accumulation_steps = options.gradient_accumulation_steps,
-                .batch_size = options.batch_size,
-                .other_batch_sizes = span_of(options.other_batch_sizes),
-                .evaluation_batch_size = options.evaluation_batch_size,
-                .steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight),
-                .landed_steps = traits.steps_in_flight,
-                .state_arenas = (traits.updates_centre ? 0 : options.optimizer.state_arenas()) + traits.replica_arenas,
-                .other_arenas = traits.replica_arenas - traits.replica_states,
-                .moving_average = options.moving_average.on(),
-                .synchronized = synchronized,
-                .separate_average = traits.separate_average,
-                .centre = traits.centre,
-                .centre_states = traits.updates_centre ? options.optimizer.state_arenas() : traits.centre_states,
-                .updates_centre = traits.updates_centre,
-                .takes_buckets = traits.takes_buckets,
-                .averages_rows_of_all = traits.averages_rows_of_all,
-                .sums = traits.sums,
-                .bucket_elements = traits.bucket_elements,
-                .regularized = regularized,
-                .weighted = Loss::weighted,
-                .losses = functions.sums_losses ? functions.losses.size() : 0,
-                .process = joined.process,
-                .processes = joined.engine.get(),
-                .share = joined.share,
-                .required = required,
-                .loss_scale = options.loss_scale.value_or(loss_scale_of<typename Net::Precision>()),
-                .skips_without_weight = Loss::weighted && options.skip_steps_without_labels};
+        settings.landed_steps = traits.steps_in_flight;
+        traits.steps_in_flight = std::max(std::int64_t{D::max_steps_in_flight}, traits.steps_in_flight);
+        if (traits.updates_centre) traits.centre_states = options.optimizer.state_arenas();
+        settings.state_arenas = (traits.updates_centre ? 0 : options.optimizer.state_arenas()) + traits.replica_arenas;
+        settings.moving_average = options.moving_average.on();
+        settings.regularized = regularized;
+        settings.weighted = Loss::weighted;
+        settings.losses = functions.sums_losses ? functions.losses.size() : 0;
+        settings.process = joined.process;
+        settings.processes = joined.engine.get();
+        settings.share = joined.share;
+        settings.required = required;
+        settings.skips_without_weight = Loss::weighted && options.skip_steps_without_labels;
+        return settings;
     }
     /// The devices, or of a network that is cut the groups of devices, each of which has all parts.
     [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options, const CutInfo* cut) {

@@ -30,7 +30,6 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/agreement/row_averaging.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/kinds/centre_rows.hpp>
 #include <cupola/parallel/kinds/centre_rule.hpp>

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/agreement/row_averaging.hpp>
 #include <cupola/parallel/agreement/rows_agreement.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 

@@ -13,7 +13,7 @@
 #include <cupola/net/node_info.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/replicas/make_arena.hpp>
+#include <cupola/parallel/replicas/replica_gradients.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

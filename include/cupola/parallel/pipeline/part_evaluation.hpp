@@ -16,7 +16,7 @@
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/parallel/pipeline/device_parts.hpp>
+#include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
 #include <cupola/tensor/batch.hpp>

@@ -4,12 +4,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cupola/core/error.hpp>
-#include <cupola/parallel/pipeline/device_parts.hpp>
+#include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// What a group has beside its plans.
+struct GroupMemory {
+    /// The elements of the rows of its arrays.
+    std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0;
+    std::size_t status_bytes = 0;
+    /// The columns of a batch, of at most `batch_size` samples.
+    Columns columns{};
+    std::int64_t batch_size = 0;
+    /// Whether each batch is copied to memory of its own, because its source gives the next one before it has been
+    /// used.
+    bool keeps_batches = false;
+};
 
 /// A status, and the targets of the batches in flight.
 template <class Device>

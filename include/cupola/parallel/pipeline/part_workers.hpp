@@ -27,14 +27,16 @@
 #include <cupola/device/device.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/parallel/pipeline/device_parts.hpp>
+#include <cupola/parallel/impl/network_info.hpp>
+#include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/pipeline/part_columns.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/pipeline/part_evaluation.hpp>
 #include <cupola/parallel/pipeline/part_memory.hpp>
+#include <cupola/parallel/pipeline/shared_plans.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
-#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
+#include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/batch_memory.hpp>
 
@@ -55,17 +57,19 @@ public:
                               const typename Device::Options& options);
     [[gnu::cold]] ~PartWorkers() override;
 
-    [[gnu::cold]] void describe(const GroupMemory& memory) override { group_ = memory; }
+    /// Before plans are made.
+    [[gnu::cold]] void describe(const GroupMemory& memory) { group_ = memory; }
     [[nodiscard, gnu::cold]] typename Device::Arena arena(std::size_t bytes, RowOf rows,
                                                           std::string_view what) override;
-    [[nodiscard, gnu::cold]] std::vector<std::size_t> divided(std::size_t bytes, RowOf rows) const override;
-    [[gnu::cold]] void add(MakePlan make, const PlanOptions& options) override;
-    [[gnu::cold]] void add_evaluation(MakePlan make, std::int64_t batch) override;
+    /// Makes the plans of all parts and batches in flight; the layers of `options` are replaced.
+    [[gnu::cold]] void add(MakePlan make, const PlanOptions& options);
+    /// The same for forward passes without training; the memory is for the largest of these batches.
+    [[gnu::cold]] void add_evaluation(MakePlan make, std::int64_t batch);
     void evaluate(MakePlan make, const BatchView& samples, const EvaluatedArrays& arrays,
                   const Plans<Device, T>& of_group) override;
     [[nodiscard]] const float* output(std::size_t k) override { return evaluation_.output(k); }
     [[nodiscard]] std::size_t bytes() const override;
-    [[nodiscard]] std::vector<std::size_t> bytes_of_devices() const override;
+    [[gnu::cold]] void find_memory(MemoryReport& memory, std::size_t gradients, std::size_t averages) const override;
     [[gnu::cold]] void allocate() override;
     void require_working() const override {
         if constexpr (Copies::needed) {
@@ -136,6 +140,9 @@ private:
         const std::size_t last = cut_->parts() - 1;
         return {group_, device_of(last) == device ? slot_counts_[last] : 0};
     }
+    /// The bytes that allocate() allocates on each device, and those of an array there.
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> bytes_of_devices() const;
+    [[nodiscard, gnu::cold]] std::vector<std::size_t> divided(std::size_t bytes, RowOf rows) const;
     /// Which device has which elements of an array.
     [[nodiscard, gnu::cold]] std::vector<OwnedFrom> owners(std::size_t bytes, RowOf rows) const;
     /// Places what a device receives; returns its bytes.
@@ -164,14 +171,6 @@ private:
     PartEvaluation<Device, T> evaluation_;
     typename Device::Arena kept_;
 };
-
-/// For NetworkInfo::make_parts.
-template <class Device, class T>
-std::unique_ptr<DeviceParts<Device, T>> make_part_workers(const CutInfo& cut, std::int64_t batches,
-                                                          typename Device::Context& first, int devices,
-                                                          const typename Device::Options& options) {
-    return std::make_unique<PartWorkers<Device, T>>(cut, batches, first, devices, options);
-}
 
 template <class Device, class T>
 PartWorkers<Device, T>::PartWorkers(const CutInfo& cut, std::int64_t batches, Context& first, int devices,

@@ -21,6 +21,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/pipeline/cut_info.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/parallel/pipeline/make_part_workers.hpp>
 #include <cupola/parallel/pipeline/part_columns.hpp>
 #include <cupola/parallel/pipeline/part_copies.hpp>
 #include <cupola/parallel/pipeline/part_workers.hpp>

@@ -18,7 +18,7 @@
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/evaluation_feed.hpp>
-#include <cupola/parallel/pipeline/device_parts.hpp>
+#include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>

@@ -3,7 +3,6 @@
 // Plans: the plans of one device, one per batch size and purpose, and the memory of their activations.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,7 +37,8 @@ public:
     [[nodiscard, gnu::cold]] SharedBytes shared_bytes() const;
     /// Allocates for each workspace what its own plans need, and one place for the packed weights and for the scratch
     /// memory of all workspaces, in which each plan packs its weights once. A plan may then have to pack them again
-    /// between forward and backward, if one of another size or of other parameters has run: take() says so.
+    /// between forward and backward, if one of another size or of other parameters has run: take() says so. This and
+    /// shared_bytes() are defined in parallel/pipeline/shared_plans.hpp.
     [[gnu::cold]] void allocate_sharing();
 
     [[nodiscard]] const Plan<Device, T>& first() const { return first_->plan; }
@@ -223,53 +223,6 @@ void Plans<Device, T>::allocate(std::size_t bytes, int workspaces) {
         workspace.arena = typename Device::Arena(bytes, text("the activations of device ", context_->ordinal()));
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
         plan->plan.bind(workspaces_[plan->workspace].arena.data());
-}
-
-template <class Device, class T>
-auto Plans<Device, T>::shared_bytes() const -> SharedBytes {
-    SharedBytes bytes;
-    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
-        const PlanBytes& each = plan->plan.bytes();
-        bytes.packed = std::max(bytes.packed, each.packed);
-        bytes.scratch = std::max(bytes.scratch, aligned(each.scratch));
-    }
-    for (std::size_t w = 0; w < workspace_count(); ++w) bytes.workspaces += own_bytes(w);
-    // Never empty, which would say that nothing is shared.
-    if (bytes.packed + bytes.scratch == 0) bytes.packed = 1;
-    return bytes;
-}
-
-template <class Device, class T>
-std::size_t Plans<Device, T>::workspace_count() const {
-    std::size_t count = 0;
-    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
-        count = std::max(count, plan->workspace + 1);
-    return count;
-}
-
-template <class Device, class T>
-std::size_t Plans<Device, T>::own_bytes(std::size_t workspace) const {
-    std::size_t bytes = 0;
-    for (const BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
-        const PlanBytes& each = plan->plan.bytes();
-        if (plan->workspace == workspace) bytes = std::max(bytes, each.activations + each.saved);
-    }
-    return bytes;
-}
-
-template <class Device, class T>
-void Plans<Device, T>::allocate_sharing() {
-    const SharedBytes bytes = shared_bytes();
-    workspaces_ = FixedArray<Workspace>(workspace_count());
-    for (std::size_t w = 0; w < workspaces_.size(); ++w)
-        workspaces_[w].arena =
-            typename Device::Arena(own_bytes(w), text("the activations of device ", context_->ordinal()));
-    // The scratch memory is first, where it is aligned.
-    shared_scratch_ = bytes.scratch;
-    shared_ = typename Device::Arena(bytes.scratch + bytes.packed,
-                                     text("the packed weights of device ", context_->ordinal()));
-    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
-        plan->plan.bind(workspaces_[plan->workspace].arena.data(), shared_.data() + bytes.scratch, shared_.data());
 }
 
 template <class Device, class T>

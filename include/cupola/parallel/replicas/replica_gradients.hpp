@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -17,10 +18,17 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/training_step.hpp>
-#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
+
+/// What a row of an array has an element of: each parameter; each one that is trained; each running statistic.
+enum class RowOf : std::uint8_t { parameters, trained, buffers };
+
+/// Makes the memory of an array of such rows, which may be in the memory of several devices: `bytes` bytes, or none;
+/// `what` names it in an error.
+template <class Device>
+using MakeArena = FunctionRef<typename Device::Arena(std::size_t bytes, RowOf rows, std::string_view what)>;
 
 template <class D>
 class ReplicaGradients {

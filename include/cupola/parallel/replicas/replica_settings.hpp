@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaSettings: what the parts of a training know of its options, its policy and its losses, as numbers that do not
-// change.
+// ReplicaSettings: what the parts of a training know of its options, its policy (AgreementTraits) and its losses, as
+// numbers that do not change.
 #pragma once
 
 #include <algorithm>
@@ -19,41 +19,47 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-struct ReplicaSettings {
+/// What the memory of a training depends on in the way that its replicas agree.
+struct AgreementTraits {
+    /// Whether the average is separate from the gradient even of a single replica, because other processes have
+    /// replicas.
+    bool separate_average = false;
+    /// Whether each process reads the rows of all, and writes a part of one average.
+    bool averages_rows_of_all = false;
+    /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
+    /// queue, and a row is not completed before them.
+    bool takes_buckets = false;
+    /// Floats of the sums that a collective makes on each device, beside the average.
+    std::int64_t sums = 0;
+    /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
+    std::int64_t bucket_elements = 0;
+    /// Whether each replica, and not each device, has its own parameters, and each device a centre beside them: the
+    /// model of the training, with the moving averages and `centre_states` arenas of the optimiser that moves it.
+    bool centre = false;
+    int centre_states = 0;
+    /// Arenas of each replica beside those of its optimiser, and how many of them are a part of the training's state.
+    int replica_arenas = 0, replica_states = 0;
+    /// Whether the optimiser of the training updates the centre, so that its state is the centre's, and not the
+    /// replicas' parameters.
+    bool updates_centre = false;
+    /// The maximum number of queued steps whose reports have not been read; 0 for as many as the device has.
+    std::int64_t steps_in_flight = 0;
+};
+
+/// `steps_in_flight` is at least the device's.
+struct ReplicaSettings : AgreementTraits {
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
     std::int64_t batch_size = 0;
     std::span<const std::int64_t> other_batch_sizes{};
     /// The largest batch of an evaluation, where that is more than batch_size.
     std::int64_t evaluation_batch_size = 0;
-    /// The maximum number of queued steps whose reports have not been read.
-    std::int64_t steps_in_flight = 1;
     /// The number of steps of which the queue keeps the status beside that of the step that runs; 0 where the device
     /// decides.
     std::int64_t landed_steps = 0;
     int state_arenas = 0;
-    /// The last of them that are not a part of the training's state.
-    int other_arenas = 0;
     bool moving_average = false;
     /// Whether the replicas stop inside a pass to all-reduce statistics: each replica then has an arena of activations.
     bool synchronized = false;
-    /// Whether the average is separate from the gradient even of a single replica, because other processes have
-    /// replicas.
-    bool separate_average = false;
-    /// Whether each replica, and not each device, has its own parameters, and each device a centre beside them: the
-    /// model of the training, with the moving averages and `centre_states` arenas of the optimiser that moves it.
-    bool centre = false;
-    int centre_states = 0;
-    /// Whether the optimiser of the training updates the centre, and not the replicas' parameters.
-    bool updates_centre = false;
-    /// Whether the agreement takes the gradient in buckets while backward passes run. They are then marked in the
-    /// queue, and a row is not completed before them.
-    bool takes_buckets = false;
-    /// Whether each process reads the rows of all, and writes a part of one average.
-    bool averages_rows_of_all = false;
-    /// Floats of the sums that a collective makes on each device, beside the average.
-    std::int64_t sums = 0;
-    /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
-    std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
     /// Whether the loss has weights, which its reports contain; otherwise each sample has the weight 1.
     bool weighted = false;

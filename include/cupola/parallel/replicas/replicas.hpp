@@ -24,9 +24,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/pipeline/device_parts.hpp>
 #include <cupola/parallel/replicas/device_threads.hpp>
-#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/parallel/replicas/replica_memory.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
@@ -150,13 +148,8 @@ public:
     }
 
 private:
-    /// Throws InvalidArgument if the timetable cannot be run with the batches of a group.
-    [[gnu::cold]] void require_timetable(const CutInfo& cut);
-    /// Each device of a group has its parts and their columns of the arrays, and the first one has the rest.
-    [[gnu::cold]] void find_memory_of_devices(const CutInfo& cut);
     [[gnu::cold]] void make_layouts();
     [[gnu::cold]] void make_plans(int device, const typename D::Options& options);
-    [[gnu::cold]] void make_parts(int group, const typename D::Options& options);
     [[gnu::cold]] void allocate(int device);
     /// The batches of a device in a step.
     [[nodiscard]] std::int64_t batches_of(int device) const {
@@ -211,7 +204,6 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
       threads_(settings.devices),
       devices_(static_cast<std::size_t>(settings.devices)) {
     whole_.end = network.trained_elements;
-    if (network.cut != nullptr) require_timetable(*network.cut);
     make_layouts();
     threads_.run([&](int device) { make_plans(device, options); });
     for (State& state : devices_) {
@@ -219,48 +211,16 @@ Replicas<D, T>::Replicas(const Network& network, const ReplicaSettings& settings
         if (largest.total() > memory_.plan.total()) memory_.plan = largest;
         if (state.parts != nullptr) memory_.in_flight = std::max(memory_.in_flight, state.parts->bytes());
     }
-    if (network.cut != nullptr && !D::host_memory) find_memory_of_devices(*network.cut);
+    for (int group = 0; network.cut != nullptr && !D::host_memory && group < settings.devices; ++group)
+        at(group).parts->find_memory(
+            memory_, elements() * sizeof(float) * static_cast<std::size_t>(placement_.replicas_of(group)),
+            gradients_.average_bytes());
     memory_ = require_memory<D>(memory_, options);
     if (settings.processes != nullptr && settings.averages_rows_of_all && settings.has_averages())
         shares_rows_ =
             gradients_.place_in_shared([&](std::size_t bytes) { return settings.share(*settings.processes, bytes); });
     threads_.run([&](int device) { allocate(device); });
     settings_.other_batch_sizes = {};  // the caller's
-}
-
-template <class D, class T>
-void Replicas<D, T>::require_timetable(const CutInfo& cut) {
-    for (int group = 0; group < settings_.devices; ++group) {
-        const std::string problem = cut.problem(cut.parts(), batches_of(group));
-        require(problem.empty(), problem);
-    }
-}
-
-template <class D, class T>
-void Replicas<D, T>::find_memory_of_devices(const CutInfo& cut) {
-    memory_.each_device.assign(cut.devices, 0);
-    const std::size_t row = elements() * sizeof(float), averages = gradients_.average_bytes();
-    for (int group = 0; group < settings_.devices; ++group) {
-        const DeviceParts<Kernels, T>& parts = *at(group).parts;
-        std::vector<std::size_t> here = parts.bytes_of_devices();
-        const auto add = [&](std::size_t bytes, RowOf rows) {
-            const std::vector<std::size_t> divided = parts.divided(bytes, rows);
-            for (std::size_t d = 0; d < here.size(); ++d) here[d] += divided[d];
-        };
-        for (const std::size_t bytes : {memory_.parameters, memory_.centre}) add(bytes, RowOf::parameters);
-        for (const std::size_t bytes : {memory_.optimizer_state, memory_.moving_average, memory_.centre_state,
-                                        row * static_cast<std::size_t>(placement_.replicas_of(group)),
-                                        averages / static_cast<std::size_t>(settings_.devices)})
-            add(bytes, RowOf::trained);
-        add(memory_.buffers, RowOf::buffers);
-        for (std::size_t d = 0; d < here.size(); ++d)
-            memory_.each_device[d] = std::max(memory_.each_device[d], here[d]);
-    }
-    MemoryReport rest = memory_;
-    rest.parameters = rest.optimizer_state = rest.moving_average = rest.buffers = rest.centre = rest.centre_state = 0;
-    rest.in_flight = rest.gradients = 0;
-    rest.average -= averages;
-    memory_.each_device[cut.device_of(0, cut.parts())] += rest.total() / static_cast<std::size_t>(memory_.devices);
 }
 
 template <class D, class T>
@@ -280,7 +240,11 @@ void Replicas<D, T>::make_layouts() {
 template <class D, class T>
 void Replicas<D, T>::make_plans(int device, const typename D::Options& options) {
     DeviceWorker<Kernels, T>& worker = at(device).worker;
-    if (network_.cut != nullptr) return make_parts(device, options);
+    if (network_.cut != nullptr) {
+        at(device).parts = network_.make_parts(
+            {network_, settings_, options, device, batches_of(device), at(device).layout.bytes(), columns(), worker});
+        return;
+    }
     worker.start(device, settings_.devices, options);
     Plans<Kernels, T>& plans = worker.plans();
     for (int workspace = 0; workspace < memory_.arenas; ++workspace) {
@@ -292,30 +256,6 @@ void Replicas<D, T>::make_plans(int device, const typename D::Options& options) 
     const std::int64_t evaluated = std::max(settings_.batch_size, settings_.evaluation_batch_size);
     if (network_.buffer_elements > 0 || evaluated > settings_.batch_size)
         plans.add(network_.make, {.batch = evaluated, .training = false});
-}
-
-template <class D, class T>
-void Replicas<D, T>::make_parts(int group, const typename D::Options& options) {
-    State& state = at(group);
-    const CutInfo& cut = *network_.cut;
-    const int devices = static_cast<int>(cut.devices),
-              first = group * devices + static_cast<int>(cut.device_of(0, cut.parts()));
-    state.worker.start(first, settings_.devices * devices, options);
-    state.parts = network_.make_parts(cut, batches_of(group), context(group), settings_.devices * devices, options);
-    // A source gives a replica's next batch in the memory of the one before.
-    state.parts->describe({.parameter_elements = network_.parameter_elements,
-                           .trained_elements = network_.trained_elements,
-                           .buffer_elements = network_.buffer_elements,
-                           .status_bytes = state.layout.bytes(),
-                           .columns = columns(),
-                           .batch_size = settings_.batch_size,
-                           .keeps_batches = settings_.gradient_accumulation_steps > 1});
-    state.parts->add(network_.make, settings_.plan_options(settings_.batch_size));
-    for (const std::int64_t size : settings_.other_batch_sizes)
-        state.parts->add(network_.make, settings_.plan_options(size));
-    for (const std::int64_t size : {settings_.batch_size, settings_.evaluation_batch_size}) {
-        if (size > 0) state.parts->add_evaluation(network_.make, size);
-    }
 }
 
 template <class D, class T>

@@ -19,8 +19,8 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/parallel/memory_report.hpp>
-#include <cupola/parallel/replicas/make_arena.hpp>
 #include <cupola/parallel/replicas/plans.hpp>
+#include <cupola/parallel/replicas/replica_gradients.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

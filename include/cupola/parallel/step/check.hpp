@@ -20,9 +20,7 @@
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/tensor/finite.hpp>
 
-namespace cupola { inline namespace CUPOLA_ABI {
-
-namespace impl {
+namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Queues the hash of a device's parameters, and whether they are finite.
 template <class D, class T>
@@ -40,7 +38,11 @@ void queue_check(Replicas<D, T>& replicas, int device) {
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, &step_status(block)->parameters_finite);
 }
 
-[[noreturn, gnu::cold]] void throw_update_diverged(std::int64_t step, const std::string& found);
+[[noreturn, gnu::cold]] inline void throw_update_diverged(std::int64_t step, const std::string& found) {
+    throw DivergedError(text("after step ", step, " the ", found,
+                             ": training diverged in this step or one since the last check; restore an earlier state"),
+                        step, -1);
+}
 
 /// A hash of the bits of values in the host's memory.
 [[nodiscard]] inline std::uint64_t hash_of_bits(std::span<const float> values) {
@@ -103,16 +105,4 @@ template <class D, class T>
     peers.compare(step, hashes, error);
 }
 
-}  // namespace impl
-
-namespace impl {
-
-inline void throw_update_diverged(std::int64_t step, const std::string& found) {
-    throw DivergedError(text("after step ", step, " the ", found,
-                             ": training diverged in this step or one since the last check; restore an earlier state"),
-                        step, -1);
-}
-
-}  // namespace impl
-
-}}  // namespace cupola::CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

@@ -118,19 +118,12 @@ public:
 
     /// The reason why work is queued again that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const {
-        if constexpr (repeats_work<D>) {
-            if (replicas_.network().cut != nullptr)
-                return "the passes: those of a network in parts are queued anew in each step";
-            return why_not_repeated(functions_, replicas_.placement().device_count(), passes_, update_);
-        }
+        if constexpr (repeats_work<D>) return why_not_repeated(functions_, replicas_, passes_, update_);
         return {};
     }
     /// See DataParallel.
     [[nodiscard, gnu::cold]] std::string launches_description() const {
-        if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) {
-            // For a network in parts not all launches are counted.
-            if (replicas_.network().cut == nullptr) return launches_text(replicas_);
-        }
+        if constexpr (requires(const typename D::Queue& queue) { queue.launches(); }) return launches_text(replicas_);
         return {};
     }
     /// Calls visit(recording) for each recording of a device.

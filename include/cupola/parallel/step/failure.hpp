@@ -32,8 +32,14 @@
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
 /// Throws the error of a training whose loss or gradient is not finite, as `what` says; `where` is the search's result.
-[[noreturn, gnu::cold]] void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
-                                            int replica);
+[[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
+                                                   int replica) {
+    throw DivergedError(
+        text(what, " at step ", step, where.empty() ? "" : ": ", where,
+             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
+             "before the step"),
+        step, replica);
+}
 
 /// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or the like; empty if
 /// everything is finite. The device's context provides `all_finite`.
@@ -318,14 +324,4 @@ void StepReports<D, T>::require_ids(std::int64_t step, int part, int replica) {
                                " in step ", step, ' ', bad_id_text(column.column, bad.place, bad.id, column.ids)));
 }
 
-inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
-    throw DivergedError(
-        text(what, " at step ", step, where.empty() ? "" : ": ", where,
-             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
-             "before the step"),
-        step, replica);
-}
-
-}  // namespace impl
-
-}}  // namespace cupola::CUPOLA_ABI
+}}}  // namespace cupola::CUPOLA_ABI::impl

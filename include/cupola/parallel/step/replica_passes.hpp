@@ -24,17 +24,16 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// What a device's queue has recorded of the passes of each batch: in step/pass_recordings.hpp for a queue that repeats
-/// work.
+/// What a device's queue has recorded of a step: in step/step_recordings.hpp for a queue that repeats work.
 template <class Recording>
-class PassRecordings;
+class StepRecordings;
 
-/// A queue that repeats nothing has nothing to keep per pass.
+/// A queue that repeats nothing has nothing to keep.
 template <class Recording>
     requires std::is_empty_v<Recording>
-class PassRecordings<Recording> {
+class StepRecordings<Recording> {
 public:
-    explicit PassRecordings(int) {}
+    explicit StepRecordings(int) {}
 
     template <class Visit>
     void for_each(int, Visit&&) const {}
@@ -120,7 +119,7 @@ private:
     StepTrace trace_{};
     Batches batches_;
     ReplicaLosses<D, T> losses_;
-    PassRecordings<typename D::Queue::Recording> recordings_;
+    StepRecordings<typename D::Queue::Recording> recordings_;
     /// Null where each replica runs alone.
     std::unique_ptr<JointPasses<D, T>> joint_;
 };
@@ -192,7 +191,8 @@ void ReplicaPasses<D, T>::queue_batch(Step& step, int replica, int part, BatchSo
     const auto work = [this, pass, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
                        device = step.device, replica] { run(device, replica, pass, batch, key, marks); };
     if constexpr (repeats_work<D>)
-        step.state.queue->queue(recordings_.of(step.device, pass), true, work);
+        step.state.queue->queue(recordings_.of(step.device, pass.number, pass.plan, pass.packs + 2 * pass.accumulates),
+                                true, work);
     else
         step.state.queue->queue(work);
 }

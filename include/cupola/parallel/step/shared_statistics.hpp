@@ -16,7 +16,6 @@
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 

@@ -91,12 +91,10 @@ public:
     /// Throws InvalidArgument for a learning rate that is negative, or not finite as a float, and what a schedule
     /// throws.
     virtual void require_learning_rate_at(std::int64_t step) const = 0;
-    virtual void update(const Update<Kernels>& u) const = 0;
-    /// Writes the constants that update(u) uses, in its order; only where `repeats_update`.
-    virtual void write_constants(const Update<Kernels>& u, ConstantsWriter& to) const = 0;
-    /// The same with a force; only where the replicas agree by elastic averaging.
-    virtual void update(const Update<Kernels>&, const ElasticForce&) const {}
-    virtual void write_constants(const Update<Kernels>&, const ElasticForce&, ConstantsWriter&) const {}
+    /// `force` is null unless the replicas agree by elastic averaging.
+    virtual void update(const Update<Kernels>& u, const ElasticForce* force) const = 0;
+    /// Writes the constants that update(u, force) uses, in its order; only where `repeats_update`.
+    virtual void write_constants(const Update<Kernels>& u, const ElasticForce* force, ConstantsWriter& to) const = 0;
 
     virtual void update_statistics(const StatisticsUpdate& u) const = 0;
 

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string_view>
 
@@ -23,6 +22,7 @@
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/status.hpp>
+#include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -42,7 +42,7 @@ public:
           agreement_(agreement),
           regularized_(regularized),
           segments_(segments_of(replicas.network().layers, regularized, functions.groups)),
-          recordings_(static_cast<std::size_t>(replicas.placement().device_count())) {
+          recordings_(replicas.placement().device_count()) {
         agreement_.bind(segments_.span(), functions_.moving_average);
     }
 
@@ -53,8 +53,12 @@ public:
         in_flight_ = replicas_.settings().may_skip() ? static_cast<int>(in_flight) : 0;
     }
     /// Queues the constants of a step's update, before the passes of the step.
-    void set_constants(int device, std::int64_t step);
-    /// Queues the update of a device's copies in a step, as one piece of work that is recorded.
+    void set_constants(int device, std::int64_t step) {
+        if constexpr (repeats_work<D>) {
+            if (functions_.repeats_update) write_constants(device, step);
+        }
+    }
+    /// Queues the update of a device's copies in a step, as one piece of work, which a queue that repeats work records.
     void queue(int device, std::int64_t step);
     /// The same in two pieces, not recorded; calls `between` after the average is queued.
     template <class Between>
@@ -71,22 +75,14 @@ public:
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
-        for (const Recorded& each : recordings_[static_cast<std::size_t>(device)]) visit(each.recording);
+        recordings_.for_each(device, visit);
     }
 
 private:
-    using NetworkPlan = Plan<Kernels, T>;
-    /// The recording of an update after which the weights of a plan are packed, for the next step.
-    struct Recorded {
-        const NetworkPlan* plan = nullptr;
-        int variant = 0;
-        typename Queue::Recording recording{};
-    };
-
-    /// The plan whose weights the update packs again: one that has packed weights, on a device that records the update.
-    /// Null where the next pass packs them.
-    [[nodiscard]] NetworkPlan* packed_plan(int device);
-    [[nodiscard]] typename Queue::Recording& recording_of(int device, const NetworkPlan* plan, int variant);
+    /// Where the queue repeats work; defined in step/step_recordings.hpp.
+    void queue_recorded(int device, std::int64_t step);
+    void write_constants(int device, std::int64_t step);
+    void write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to);
 
     Queue& begin(int device);
     void apply(int device, std::int64_t step);
@@ -113,9 +109,6 @@ private:
         return functions_.moving_average.on() && !replicas_.settings().centre;
     }
 
-    /// Writes the constants that update_copies of this number uses, in its order.
-    void write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to);
-
     /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
     void update_copies(int device, std::int64_t step, std::int64_t number);
 
@@ -124,63 +117,21 @@ private:
     StepAgreement<D, T>& agreement_;
     std::span<const RegularizedParameter> regularized_;
     FixedArray<Segment> segments_;
-    /// The recordings of each device; their addresses stay.
-    FixedArray<std::deque<Recorded>> recordings_;
+    StepRecordings<typename Queue::Recording> recordings_;
     std::int64_t skipped_ = 0;
     int in_flight_ = 0;
 };
 
 template <class D, class T>
 void StepUpdate<D, T>::queue(int device, std::int64_t step) {
-    Queue& queue = begin(device);
-    NetworkPlan* const packed = packed_plan(device);
-    queue.queue(recording_of(device, packed, agreement_.variant_of_update(step)), functions_.repeats_update,
-                [this, device, step, packed] {
-                    reduce(device, step);
-                    apply(device, step);
-                    // In the kernel of the update, where the device can join them.
-                    auto& worker = replicas_.at(device).worker;
-                    if (packed != nullptr) packed->prepare(worker.context(), worker.parameters(), worker.buffers());
-                    update_loss_scale(device, step);
-                    if constexpr (requires(Queue& last) { last.land_with_update(); }) {
-                        if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();
-                    }
-                });
-    if (packed != nullptr) replicas_.at(device).worker.plans().set_packed(replicas_.at(device).worker.parameters());
-}
-
-template <class D, class T>
-auto StepUpdate<D, T>::packed_plan(int device) -> NetworkPlan* {
-    // An agreement on a centre may change them after the update.
-    if (!repeats_work<D> || !functions_.repeats_update || replicas_.settings().centre) return nullptr;
-    return replicas_.at(device).worker.plans().last_packing();
-}
-
-template <class D, class T>
-auto StepUpdate<D, T>::recording_of(int device, const NetworkPlan* plan, int variant) -> typename Queue::Recording& {
-    std::deque<Recorded>& recordings = recordings_[static_cast<std::size_t>(device)];
-    for (Recorded& each : recordings) {
-        if (each.plan == plan && each.variant == variant) return each.recording;
-    }
-    recordings.push_back({.plan = plan, .variant = variant});
-    return recordings.back().recording;
-}
-
-template <class D, class T>
-void StepUpdate<D, T>::set_constants(int device, std::int64_t step) {
-    if (!functions_.repeats_update) return;
-    Queue& queue = *replicas_.at(device).queue;
-    const ConstantsVersions versions{
-        .counter = &step_status(queue.status())->loss_scale.skipped_steps, .base = skipped_, .count = 1 + in_flight_};
-    const auto write_all = [&](auto& to, int version) {
-        const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) { to.write(type, bytes); };
-        ConstantsWriter writer(write);
-        write_constants_of(device, step, step - skipped_ - version, writer);
-    };
-    if constexpr (requires { queue.set_constants(step, versions, write_all, true); }) {
-        queue.set_constants(step, versions, write_all, agreement_.has_force(step));
+    if constexpr (repeats_work<D>) {
+        queue_recorded(device, step);
     } else {
-        queue.set_constants(step, versions, write_all);
+        begin(device).queue([this, device, step] {
+            reduce(device, step);
+            apply(device, step);
+            update_loss_scale(device, step);
+        });
     }
 }
 
@@ -234,19 +185,6 @@ auto StepUpdate<D, T>::update_of(int device, int copy, std::int64_t step, std::i
 }
 
 template <class D, class T>
-void StepUpdate<D, T>::write_constants_of(int device, std::int64_t step, std::int64_t number, ConstantsWriter& to) {
-    for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
-        const Update<Kernels> update = update_of(device, copy, step, number);
-        if (agreement_.has_force(step)) {
-            functions_.write_constants(update, agreement_.force(device, copy, step), to);
-        } else {
-            functions_.write_constants(update, to);
-        }
-        if (averages_copies()) to.write(functions_.moving_average.constants(number + 1));
-    }
-}
-
-template <class D, class T>
 void StepUpdate<D, T>::update_copies(int device, std::int64_t step, std::int64_t number) {
     auto& worker = replicas_.at(device).worker;
     for (int copy = 0; copy < replicas_.placement().copies(device); ++copy) {
@@ -254,11 +192,8 @@ void StepUpdate<D, T>::update_copies(int device, std::int64_t step, std::int64_t
         {
             const Stopwatch watch(worker.times(), StepPart::optimizer);
             const Update<Kernels> update = update_of(device, copy, step, number);
-            if (agreement_.has_force(step)) {
-                functions_.update(update, agreement_.force(device, copy, step));
-            } else {
-                functions_.update(update);
-            }
+            const ElasticForce force = agreement_.force(device, copy, step);
+            functions_.update(update, agreement_.has_force(step) ? &force : nullptr);
         }
         if (!averages_copies()) continue;
         const Stopwatch watch(worker.times(), StepPart::moving_average);

@@ -31,7 +31,6 @@
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/processes/agreement/in_all_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/agreement/slice_messages.hpp>

@@ -24,13 +24,11 @@
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/agreement/row_averaging.hpp>
-#include <cupola/parallel/agreement/rows_policy.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
 #include <cupola/parallel/replicas/status.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/processes/agreement/in_all_processes.hpp>
 #include <cupola/processes/agreement/same_training.hpp>
 #include <cupola/processes/agreement/slice_messages.hpp>

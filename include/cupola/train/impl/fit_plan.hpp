@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include <cupola/loss/several_outputs.hpp>
+#include <cupola/loss/data_losses.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -9,7 +9,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/loss/several_outputs.hpp>
+#include <cupola/loss/data_losses.hpp>
 #include <cupola/train/impl/fit_recorder.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

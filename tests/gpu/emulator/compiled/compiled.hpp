@@ -10,6 +10,7 @@
 #include <cupola/host.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/losses.hpp>
+#include <cupola/net/branches.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/ops/weighted_targets.hpp>
 #include <cupola/optim/moving_average.hpp>

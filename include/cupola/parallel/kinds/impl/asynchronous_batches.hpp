@@ -326,12 +326,9 @@ void AsynchronousEngine<D, T>::update(int device, const Batch& batch, bool excha
                             .elements = replicas_.network().trained_elements,
                             .segments = segments_,
                             .step = batch.step};
-    if (exchanges && agreement_.exchange->takes_position()) {
-        // The difference to zeros, which the average of the gradients is here.
-        functions_.update(u, {.centre = replicas_.gradients().average(0), .difference = row, .moving_rate = 0});
-    } else {
-        functions_.update(u);
-    }
+    // The difference to zeros, which the average of the gradients is here.
+    const ElasticForce force{.centre = replicas_.gradients().average(0), .difference = row, .moving_rate = 0};
+    functions_.update(u, exchanges && agreement_.exchange->takes_position() ? &force : nullptr);
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -229,7 +229,8 @@ void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
                                       .state = replicas_.at(0).worker.centre_state(),
                                       .elements = replicas_.network().trained_elements,
                                       .segments = segments_,
-                                      .step = step});
+                                      .step = step},
+                      nullptr);
     if (!functions_.moving_average.on()) return;
     functions_.moving_average.template update<Kernels>(state.context(), averages(), centre(),
                                                        replicas_.network().trained_elements, step + 1);

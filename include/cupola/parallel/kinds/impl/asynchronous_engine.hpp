@@ -42,7 +42,6 @@
 #include <cupola/parallel/kinds/order.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>
-#include <cupola/parallel/replicas/weighted_rows.hpp>
 #include <cupola/parallel/step/replica_passes.hpp>
 #include <cupola/parallel/step/shared_statistics.hpp>
 #include <cupola/parallel/step/step_functions.hpp>
