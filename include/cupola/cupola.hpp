@@ -6,7 +6,7 @@
 //   <cupola/data/augmentation.hpp>, <cupola/data/random_crop_flip.hpp>, <cupola/models/tutorial_augmentation.hpp>
 //   <cupola/layers.hpp>                   all layers: also GELU, LayerNorm, ConvTranspose2d, Upsample2d, Embedding
 //   <cupola/layers/on_device.hpp>         a layer on another device than its network's
-//   <cupola/losses.hpp>                   all losses: also MeanSquaredError, BinaryCrossEntropy and those with weights
+//   <cupola/losses.hpp>                   all losses: also MeanSquaredError, those with weights, and one per output
 //   <cupola/metrics.hpp>                  the metrics of evaluations; <cupola/metrics/metric.hpp> for one of your own
 //   <cupola/net/branches.hpp>             Concat, Add, Multiply, and values with names: Keep, AddFrom, FromInput ...
 //   <cupola/net/frozen.hpp>               a network of which a part is not trained
