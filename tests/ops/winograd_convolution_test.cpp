@@ -67,14 +67,16 @@ Outcome run(const Case& c, const Problem& problem) {
 }
 
 /// Images smaller than a tile, and not a multiple of one; all channels that a block may have left over; more tiles than
-/// a block has; padding as SAME and VALID have it, on one side only, and wider than the filter.
+/// a block has; few tiles, with more channels than fit a cache; padding as SAME and VALID have it, on one side only, and
+/// wider than the filter.
 template <class W>
 std::vector<Case> cases() {
     const auto half = static_cast<std::int64_t>(W::kernel / 2);
     return {
         {3, 12, 12, 64, 64, half, half},       {1, 7, 9, 16, 16, half, half, false}, {17, 5, 6, 32, 48, 0, 0},
         {2, 13, 8, 48, 16, half, half},        {1, 1, 1, 16, 32, half, half},        {3, 6, 21, 16, 80, 0, 2 * half},
-        {2, 9, 7, 80, 32, 2 * half, 0, false}, {2, 8, 5, 16, 16, 2 * half + 3, 1},   {40, 16, 16, 16, 16, half, half}};
+        {2, 9, 7, 80, 32, 2 * half, 0, false}, {2, 8, 5, 16, 16, 2 * half + 3, 1},   {1, 8, 8, 80, 112, half, half},
+        {40, 16, 16, 16, 16, half, half}};
 }
 
 }  // namespace
@@ -304,6 +306,47 @@ TEST_CASE("a device with the Winograd option uses it for the shapes that it supp
             CHECK(distance(chosen[i], direct[i]) < 2 * reference::tolerance);
         }
     }
+}
+
+TEST_CASE("outside training the Winograd option is for shapes with enough tiles for their filters") {
+    struct Asked {
+        std::int64_t size, kernel, channels, batch;
+        bool taken;
+    };
+    // The convolutions of ResNet-44, ResNet-50 and the tutorial network.
+    for (const Asked& asked :
+         {Asked{32, 3, 16, 1, true}, Asked{16, 3, 32, 1, true}, Asked{8, 3, 64, 1, false}, Asked{8, 3, 64, 128, true},
+          Asked{56, 3, 64, 1, true}, Asked{28, 3, 128, 1, true}, Asked{14, 3, 256, 1, true}, Asked{7, 3, 512, 1, false},
+          Asked{7, 3, 512, 128, true}, Asked{12, 5, 64, 1, true}, Asked{12, 5, 64, 128, true}}) {
+        const WindowAxis axis = window_axis(asked.size, asked.kernel, 1, Padding::same);
+        const ConvolutionShape shape{axis, axis, asked.channels, asked.channels, false};
+        INFO(asked.size, " x ", asked.size, " x ", asked.channels, ", ", asked.kernel, " taps, batch ", asked.batch);
+        for (const std::int64_t lanes : {8, 16})
+            CHECK(impl::winograd_saves_time(shape, asked.batch, 4, lanes) == asked.taken);
+        const bool expected = impl::winograd_saves_time(shape, asked.batch, 4);
+        for (const int threads : {1, 3}) {
+            HostContext context(0, {.threads = threads});
+            BuildContext<Host> build{.context = context,
+                                     .batch = asked.batch,
+                                     .input = {asked.size, asked.size, asked.channels},
+                                     .output = {asked.size, asked.size, asked.channels},
+                                     .training = false,
+                                     .inference = true};
+            CHECK((winograd.make(build, shape) != nullptr) == expected);
+            build.inference = false;
+            CHECK(winograd.make(build, shape) != nullptr);
+        }
+    }
+}
+
+TEST_CASE("the estimates of a convolution's time are those of their formulas") {
+    const WindowAxis axis = window_axis(8, 3, 1, Padding::same);
+    const impl::ForwardEstimates few = impl::forward_estimates({axis, axis, 64, 64, false}, 1, 4, 16);
+    CHECK(few.direct == doctest::Approx(9 * 64 + 9 * 8));
+    CHECK(few.winograd == doctest::Approx(36 * 4 * (1.4 + 10 / 32.0) + 36 * 24));
+    const impl::ForwardEstimates many = impl::forward_estimates({axis, axis, 128, 64, false}, 3, 4, 8);
+    CHECK(many.direct == doctest::Approx(9 * 192 + 9 * 12));
+    CHECK(many.winograd == doctest::Approx(36 * 12 * (1.4 + 30 / 128.0) + 36 * 12));
 }
 
 TEST_CASE("a device with the Winograd option has errors of at most 5e-6 in planes of any size") {

@@ -32,7 +32,8 @@ public:
 
 struct ConvolutionAlgorithm {
     std::string_view name;
-    /// Null where oneDNN should compute the convolution: the shape is not supported, or the algorithm is not faster.
+    /// Null where oneDNN should compute the convolution: the shape is not supported, or the algorithm is not faster for
+    /// `build.batch` samples.
     /// The operation applies `build.activation`, whichever it is, to its outputs.
     std::unique_ptr<HostConvolution<float>> (*make)(const BuildContext<Host>& build, const ConvolutionShape& shape);
     /// The same in bfloat16. Null if the algorithm has no bfloat16, as `make` if it has no float.

@@ -9,8 +9,9 @@
 // For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16, without groups or dilation. The
 // transforms lose accuracy: the error is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. In a plane
 // smaller than a tile nothing averages the rounding of single outputs, and most of a tile is discarded: there the
-// direct convolution computes. A NaN spreads over its tile, and an infinity becomes a NaN there. Results do not depend
-// on the number of threads.
+// direct convolution computes. Outside training, in float, it also computes where few tiles share many filters, as in
+// the last stage of a network for one image: impl/winograd_choice.hpp has the rule. A NaN spreads over its tile, and an
+// infinity becomes a NaN there. Results do not depend on the number of threads.
 //
 // In bfloat16 the tensors are bfloat16, and the transforms and their products are float; weights are rounded as a
 // direct convolution rounds them. The error of outputs and of input gradients is that of rounding them, and the
@@ -25,6 +26,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -34,6 +36,7 @@
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/elementwise.hpp>
+#include <cupola/ops/host/impl/winograd_choice.hpp>
 #include <cupola/ops/host/impl/winograd_filters.hpp>
 #include <cupola/ops/host/impl/winograd_map.hpp>
 #include <cupola/ops/host/impl/winograd_weight_gradient.hpp>
@@ -139,6 +142,9 @@ template <HostElement T>
     constexpr std::int64_t tile = 4;
     for (const WindowAxis& axis : {shape.height, shape.width}) {
         if (axis.input < tile || axis.output < tile) return nullptr;
+    }
+    if constexpr (std::same_as<T, float>) {
+        if (build.inference && !winograd_saves_time(shape, build.batch, tile)) return nullptr;
     }
     if (ops::WinogradConvolution<4, 5>::supports(shape))
         return std::make_unique<ops::WinogradConvolution<4, 5, T>>(build, shape);

@@ -33,7 +33,7 @@ template <class W>
     }
 }
 
-/// packed[point][block of product_columns output channels][input channel][output channel of the block], for forward.
+/// packed[block of product_columns output channels][point][input channel][output channel of the block], for forward.
 /// `weight` is [out, kernel, kernel, in].
 template <class W, class T = float>
 void pack_winograd_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
@@ -43,7 +43,8 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
         const std::int64_t o = vector * lane_count;
         const std::int64_t block = o / product_columns * product_columns,
                            width = std::min(product_columns, out - block);
-        float* const to = packed + block * in + (o - block);
+        constexpr auto points = static_cast<std::int64_t>(W::points * W::points);
+        float* const to = packed + filters_place(points, in, block) + (o - block);
         constexpr std::int64_t run = 16;  // input channels at a time: the cache lines of their weights are read once
         for (std::int64_t c = 0; c < in; c += run) {
             alignas(64) float turned[run][W::kernel][W::kernel][lane_count];
@@ -61,18 +62,19 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
                     for (std::size_t b = 0; b < W::kernel; ++b)
                         taps[a][b] = rounded_lanes<T>(load_lanes(turned[i][a][b]));
                 }
-                transform_filter<W>(taps, to + (c + i) * width, point_stride(in, out));
+                transform_filter<W>(taps, to + (c + i) * width, point_stride(in, width));
             }
         }
     });
 }
 
-/// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter
+/// packed[block of product_columns input channels][point][output channel][input channel of the block], each filter
 /// rotated by 180 degrees: for the gradient of the input.
 template <class W, class T = float>
 void pack_winograd_turned_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
                                   float* packed) {
     constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
+    constexpr auto points = static_cast<std::int64_t>(W::points * W::points);
     parallel_for(context, out, [=](std::int64_t o) {
         for (std::int64_t c = 0; c < in; c += lane_count) {
             const std::int64_t block = c / product_columns * product_columns,
@@ -82,7 +84,8 @@ void pack_winograd_turned_filters(const HostContext& context, const float* weigh
             for (std::size_t a = 0; a < W::kernel; ++a) {
                 for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = rounded_lanes<T>(load_lanes(from -= in));
             }
-            transform_filter<W>(taps, packed + block * out + o * width + (c - block), point_stride(in, out));
+            transform_filter<W>(taps, packed + filters_place(points, out, block) + o * width + (c - block),
+                                point_stride(out, width));
         }
     });
 }

@@ -5,8 +5,10 @@
 //   y = At [sum over c of (G g G') * (Bt d B)] A        for each tile, * element by element
 //
 // which is one matrix product of [tiles, in] x [in, out] per point. Each thread has a contiguous range of the tiles and
-// processes it in blocks that stay in its second-level cache from the first transform to the last. A result does not
-// depend on the number of threads or on the blocks: each tile's sums are in the order of the input's channels.
+// processes it in blocks that stay in its second-level cache from the first transform to the last. Where there are few
+// tiles, as for a single image, the threads share the output channels instead: first the inputs of all tiles are
+// transformed, and then each thread reads its part of the filters once. A result does not depend on the number of
+// threads or on the blocks: each tile's sums are in the order of the input's channels.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +28,12 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// to few sets of the cache.
 [[nodiscard]] constexpr std::int64_t point_stride(std::int64_t rows, std::int64_t columns) {
     return rows * columns + 16;
+}
+
+/// The place of the transformed filters of a block of output channels, in floats: those of one block are in the order
+/// of the points, so that a thread reads them from memory as one sequence.
+[[nodiscard]] constexpr std::int64_t filters_place(std::int64_t points, std::int64_t in, std::int64_t channel) {
+    return channel / product_columns * points * point_stride(in, product_columns);
 }
 
 /// Tiles per block, so that the data of a block takes at most `budget` floats.
@@ -74,40 +82,40 @@ public:
         : map_(map),
           threads_(threads),
           tiles_(map),
-          block_(tiles_per_block(tiles_.count, threads, points * (map.in + product_columns), block_budget,
-                                 product_rows)) {}
+          block_(
+              tiles_per_block(tiles_.count, threads, points * (map.in + product_columns), block_budget, product_rows)),
+          divides_channels_(divides_channels()) {
+        if (divides_channels_)
+            block_ = tiles_per_block(tiles_.count, 1, points * product_columns, block_budget, product_rows);
+    }
 
     /// The size of the transformed filters.
     [[nodiscard]] std::size_t packed_floats() const {
-        return static_cast<std::size_t>(points * point_stride(map_.in, map_.out));
+        return static_cast<std::size_t>(filters_place(points, map_.in, map_.out + product_columns - 1));
     }
     [[nodiscard]] std::size_t scratch_floats() const {
-        return static_cast<std::size_t>(zero_floats() + threads_ * (transformed_floats() + product_floats()));
+        const std::int64_t inputs = divides_channels_ ? transformed_floats() : threads_ * transformed_floats();
+        return static_cast<std::size_t>(zero_floats() + inputs + threads_ * product_floats());
     }
 
     /// `filters` must have been written by pack_winograd_filters. `bias` may be null.
     void run(const HostContext& context, const T* input, const float* filters, const float* bias,
              FusedActivation activation, T* output, float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
+        const T* const zeros = reinterpret_cast<const T*>(scratch);
+        const Tensors tensors{filters, bias, activation, output};
+        scratch += zero_floats();
+        if (divides_channels_) return run_by_channels(context, input, zeros, tensors, scratch);
         const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
         parallel_for(context, threads_, [=, this](std::int64_t thread) {
-            float* const transformed = scratch + zero_floats() + thread * (transformed_floats() + product_floats());
+            float* const transformed = scratch + thread * (transformed_floats() + product_floats());
             float* const products = transformed + transformed_floats();
             for (std::int64_t block = blocks * thread / threads_; block < blocks * (thread + 1) / threads_; ++block) {
                 const std::int64_t first = block * block_, count = std::min(block_, tiles_.count - first);
-                transform_inputs(input, reinterpret_cast<const T*>(scratch), first, count, transformed);
-                const std::int64_t rows = (count + product_rows - 1) / product_rows * product_rows;
-                for (std::int64_t channel = 0; channel < map_.out; channel += product_columns) {
-                    const std::int64_t channels = std::min(product_columns, map_.out - channel);
-                    for (std::int64_t p = 0; p < points; ++p) {
-                        product_rows_of<LeftOperand::plain>(
-                            transformed + p * point_stride(block_, map_.in), map_.in,
-                            filters + p * point_stride(map_.in, map_.out) + channel * map_.in, channels,
-                            products + p * point_stride(block_, product_columns), product_columns, rows, channels,
-                            map_.in, false);
-                    }
-                    transform_outputs(products, first, count, channel, channels, bias, activation, output);
-                }
+                for (std::int64_t t = 0; t < count; ++t)
+                    transform_inputs(input, zeros, first + t, transformed + t * map_.in);
+                for (std::int64_t channel = 0; channel < map_.out; channel += product_columns)
+                    multiply(transformed, first, count, channel, tensors, products);
             }
         });
     }
@@ -118,34 +126,93 @@ private:
     /// 384 KiB: with the filters of 64 x 64 channels (1 MiB), the blocks of two threads fit a second-level cache of 2
     /// MiB.
     static constexpr std::int64_t block_budget = 98304;
+    /// 1 MiB, half of such a cache: more filters are read from a slower one, and the inputs of all tiles that every
+    /// thread reads take at most as much.
+    static constexpr std::int64_t cached_floats = 262144;
+
+    struct Tensors {
+        const float *filters, *bias;
+        FusedActivation activation;
+        T* output;
+    };
+
+    [[nodiscard]] std::int64_t row_blocks() const { return (tiles_.count + product_rows - 1) / product_rows; }
+    [[nodiscard]] std::int64_t column_blocks() const { return (map_.out + product_columns - 1) / product_columns; }
+    /// Whether the threads share the blocks of output channels: where the busiest then has fewer products, or as many
+    /// and reads filters that are not in its cache in part instead of all.
+    [[nodiscard]] bool divides_channels() const {
+        if (points * point_stride(row_blocks() * product_rows, map_.in) > cached_floats) return false;
+        const auto most = [this](std::int64_t parts) { return (parts + threads_ - 1) / threads_; };
+        const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
+        const std::int64_t by_tiles = std::min(most(blocks) * (block_ / product_rows), row_blocks()) * column_blocks();
+        const std::int64_t by_channels = most(row_blocks() * column_blocks());
+        return by_channels < by_tiles || (by_channels == by_tiles && points * map_.in * map_.out > cached_floats);
+    }
 
     [[nodiscard]] std::int64_t zero_floats() const { return side * map_.in; }
-    [[nodiscard]] std::int64_t transformed_floats() const { return points * point_stride(block_, map_.in); }
+    [[nodiscard]] std::int64_t input_stride() const {
+        return point_stride(divides_channels_ ? row_blocks() * product_rows : block_, map_.in);
+    }
+    [[nodiscard]] std::int64_t transformed_floats() const { return points * input_stride(); }
     [[nodiscard]] std::int64_t product_floats() const { return points * point_stride(block_, product_columns); }
 
-    /// transformed[point][tile][channel] = Bt d B.
-    void transform_inputs(const T* input, const T* zeros, std::int64_t first, std::int64_t count,
-                          float* transformed) const {
-        const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
-        const std::int64_t stride = point_stride(block_, channels);
-        for (std::int64_t t = 0; t < count; ++t) {
-            const auto place = tiles_.place(first + t);
-            const TileRows<T, W::points> rows(input + place.image * height * width * channels, height, width, channels,
-                                              place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
-            for (std::int64_t c = 0; c < channels; c += lane_count) {
-                transform_tile<typename W::Input>(rows, channels, c, transformed + t * channels + c, stride);
+    void run_by_channels(const HostContext& context, const T* input, const T* zeros, const Tensors& tensors,
+                         float* transformed) const {
+        parallel_for(context, threads_, [=, this](std::int64_t thread) {
+            for (std::int64_t t = tiles_.count * thread / threads_; t < tiles_.count * (thread + 1) / threads_; ++t)
+                transform_inputs(input, zeros, t, transformed + t * map_.in);
+        });
+        // The blocks of the products in the order of the channels, so that a thread has all tiles of most of its own.
+        const std::int64_t rows = row_blocks(), blocks = rows * column_blocks();
+        parallel_for(context, threads_, [=, this](std::int64_t thread) {
+            float* const products = transformed + transformed_floats() + thread * product_floats();
+            const std::int64_t end = blocks * (thread + 1) / threads_;
+            for (std::int64_t block = blocks * thread / threads_; block < end;) {
+                const std::int64_t column = block / rows, row = block % rows;
+                const std::int64_t some = std::min({rows - row, end - block, block_ / product_rows});
+                const std::int64_t first = row * product_rows;
+                multiply(transformed + first * map_.in, first, std::min(some * product_rows, tiles_.count - first),
+                         column * product_columns, tensors, products);
+                block += some;
             }
+        });
+    }
+
+    /// The outputs of the tiles [first, first + count), the first of which `transformed` points to, in one block of
+    /// channels.
+    void multiply(const float* transformed, std::int64_t first, std::int64_t count, std::int64_t channel,
+                  const Tensors& tensors, float* products) const {
+        const std::int64_t rows = (count + product_row_step - 1) / product_row_step * product_row_step;
+        const std::int64_t channels = std::min(product_columns, map_.out - channel);
+        const float* const filters = tensors.filters + filters_place(points, map_.in, channel);
+        for (std::int64_t p = 0; p < points; ++p) {
+            product_rows_of<LeftOperand::plain>(
+                transformed + p * input_stride(), map_.in, filters + p * point_stride(map_.in, channels), channels,
+                products + p * point_stride(block_, product_columns), product_columns, rows, channels, map_.in, false);
         }
+        transform_outputs(products, first, count, channel, channels, tensors);
+    }
+
+    /// to[point][channel] = Bt d B, of one tile.
+    void transform_inputs(const T* input, const T* zeros, std::int64_t at, float* to) const {
+        const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
+        const auto place = tiles_.place(at);
+        const TileRows<T, W::points> rows(input + place.image * height * width * channels, height, width, channels,
+                                          place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
+        for (std::int64_t c = 0; c < channels; c += lane_count)
+            transform_tile<typename W::Input>(rows, channels, c, to + c, input_stride());
     }
 
     /// output = At m A + bias, for the channels [channel, channel + channels).
     void transform_outputs(const float* products, std::int64_t first, std::int64_t count, std::int64_t channel,
-                           std::int64_t channels, const float* bias, FusedActivation activation, T* output) const {
+                           std::int64_t channels, const Tensors& tensors) const {
+        const FusedActivation activation = tensors.activation;
         const std::int64_t height = map_.height.output, width = map_.width.output;
         const std::int64_t stride = point_stride(block_, product_columns);
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
-            T* const corner = output + ((place.image * height + place.y) * width + place.x) * map_.out + channel;
+            T* const corner =
+                tensors.output + ((place.image * height + place.y) * width + place.x) * map_.out + channel;
             const std::int64_t rows = std::min(tile, height - place.y), columns = std::min(tile, width - place.x);
             for (std::int64_t c = 0; c < channels; c += lane_count) {
                 Lanes half[W::points][W::tile];  // [column of points][row of outputs]
@@ -157,7 +224,7 @@ private:
                     });
                     from_points<typename W::Output>(line, half[j]);
                 }
-                const Lanes start = bias == nullptr ? Lanes{} : load_lanes(bias + channel + c);
+                const Lanes start = tensors.bias == nullptr ? Lanes{} : load_lanes(tensors.bias + channel + c);
                 for (std::int64_t y = 0; y < rows; ++y) {
                     Lanes line[W::points], values[W::tile];
                     for_each_index<W::points>([&](auto j) __attribute__((always_inline)) { line[j] = half[j][y]; });
@@ -181,6 +248,7 @@ private:
     int threads_;
     TileGrid<W::tile> tiles_;
     std::int64_t block_;
+    bool divides_channels_;
 };
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -18,11 +18,17 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// Measured with AVX-512 on 64 x 64 x 64: 134 GFLOP/s per thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88
 /// to 118.
 inline constexpr std::int64_t product_rows = lane_count == 16 ? 8 : 4, product_vectors = 2;
+/// The rows of a matrix are a multiple of this: sums of fewer rows would wait for the latency.
+inline constexpr std::int64_t product_row_step = 4;
 /// Columns of a block. Matrices have a multiple of 16 columns, so the remainder of a row is one vector or none.
 inline constexpr std::int64_t product_columns = product_vectors * lane_count;
 
 /// The layout of the left operand: a[row, k], or a[k, row].
 enum class LeftOperand { plain, transposed };
+
+/// Filters that are in no cache are read once, in the order of the products; fetching them 4 KiB ahead takes 0.8 of the
+/// time for one image with 256 channels.
+inline constexpr std::int64_t prefetched_floats = 1024;
 
 /// c[row, :] = the sum over k of a[row, k] b[k, :], added to the previous value if `add` is set. The sum is added as a
 /// whole, so that a long sum split over calls has the error of short sums.
@@ -37,7 +43,11 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
         ((sums[Sum] = Lanes{}), ...);
         for (std::int64_t k = 0; k < depth; ++k) {
             Lanes right[static_cast<std::size_t>(Vectors)];
-            for (std::int64_t v = 0; v < Vectors; ++v) right[v] = load_lanes(b + k * b_stride + v * lane_count);
+            for (std::int64_t v = 0; v < Vectors; ++v) {
+                const float* const from = b + k * b_stride + v * lane_count;
+                right[v] = load_lanes(from);
+                if constexpr (Left == LeftOperand::plain) __builtin_prefetch(from + prefetched_floats, 0, 2);
+            }
             if constexpr (Left == LeftOperand::plain) {
                 ((sums[Sum] += a[row(Sum) * a_stride + k] * right[Sum % Vectors]), ...);
             } else {
@@ -50,23 +60,28 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
     (std::make_index_sequence<count>{});
 }
 
-/// c[:, block of `columns`] for all `rows`, which must be a multiple of product_rows. `columns`: product_columns, or
-/// fewer vectors.
+/// c[:, block of `columns`] for all `rows`, which must be a multiple of product_row_step. `columns`: product_columns,
+/// or fewer vectors.
 template <LeftOperand Left>
 inline void product_rows_of(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
                             std::int64_t c_stride, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                             bool add) {
-    for (std::int64_t row = 0; row < rows; row += product_rows) {
+    const auto block = [&]<std::int64_t Rows>(std::int64_t row) {
         const float* const left = a + (Left == LeftOperand::plain ? row * a_stride : row);
         if (columns == product_columns) {
-            product_block<Left, product_rows, product_vectors>(left, a_stride, b, b_stride, c + row * c_stride,
-                                                               c_stride, depth, add);
+            product_block<Left, Rows, product_vectors>(left, a_stride, b, b_stride, c + row * c_stride, c_stride, depth,
+                                                       add);
         } else {
             for (std::int64_t column = 0; column < columns; column += lane_count) {
-                product_block<Left, product_rows, 1>(left, a_stride, b + column, b_stride, c + row * c_stride + column,
-                                                     c_stride, depth, add);
+                product_block<Left, Rows, 1>(left, a_stride, b + column, b_stride, c + row * c_stride + column,
+                                             c_stride, depth, add);
             }
         }
+    };
+    std::int64_t row = 0;
+    for (; row + product_rows <= rows; row += product_rows) block.template operator()<product_rows>(row);
+    if constexpr (product_rows > product_row_step) {
+        if (row < rows) block.template operator()<product_row_step>(row);
     }
 }
 
