@@ -9,7 +9,7 @@
 //
 // A batch divides the filters among many tiles. For few, as in the last stage of a network for one image, the filters
 // are the larger part, of which Winograd's algorithm has 4 times as many (3 x 3 taps, 36 points). `read` is the
-// multiply-adds that a thread makes while it reads one float of the filters: 1.5 vectors; half a vector for filters
+// multiply-adds that a thread makes while it reads one float of the filters: one vector; half a vector for filters
 // that take at most an eighth of a second-level cache of 2 MiB, which find a place there from one prediction to the
 // next. The factors were measured on a Sapphire Rapids for 16 to 512 channels, with one thread and two: products of
 // small matrices run at 0.7 of the direct convolution's rate, and the transforms of a tile take the time of 10
@@ -40,7 +40,7 @@ struct ForwardEstimates {
                tiles = static_cast<double>(batch * tiles_of(shape.height) * tiles_of(shape.width));
     const auto read = [&](std::int64_t floats) {
         const bool cached = floats * shape.in_channels * shape.out_channels <= cached_floats;
-        return static_cast<double>(floats * lanes) * (cached ? 0.5 : 1.5);
+        return static_cast<double>(floats * lanes) * (cached ? 0.5 : 1.0);
     };
     const double channels = 1 / static_cast<double>(shape.in_channels) + 1 / static_cast<double>(shape.out_channels);
     return {.direct = static_cast<double>(taps) * outputs + read(taps),

@@ -115,7 +115,7 @@ public:
                 for (std::int64_t t = 0; t < count; ++t)
                     transform_inputs(input, zeros, first + t, transformed + t * map_.in);
                 for (std::int64_t channel = 0; channel < map_.out; channel += product_columns)
-                    multiply(transformed, first, count, channel, tensors, products);
+                    multiply<RightOperand::near>(transformed, first, count, channel, tensors, products);
             }
         });
     }
@@ -171,8 +171,9 @@ private:
                 const std::int64_t column = block / rows, row = block % rows;
                 const std::int64_t some = std::min({rows - row, end - block, block_ / product_rows});
                 const std::int64_t first = row * product_rows;
-                multiply(transformed + first * map_.in, first, std::min(some * product_rows, tiles_.count - first),
-                         column * product_columns, tensors, products);
+                multiply<RightOperand::far>(transformed + first * map_.in, first,
+                                            std::min(some * product_rows, tiles_.count - first),
+                                            column * product_columns, tensors, products);
                 block += some;
             }
         });
@@ -180,13 +181,14 @@ private:
 
     /// The outputs of the tiles [first, first + count), the first of which `transformed` points to, in one block of
     /// channels.
+    template <RightOperand Right>
     void multiply(const float* transformed, std::int64_t first, std::int64_t count, std::int64_t channel,
                   const Tensors& tensors, float* products) const {
         const std::int64_t rows = (count + product_row_step - 1) / product_row_step * product_row_step;
         const std::int64_t channels = std::min(product_columns, map_.out - channel);
         const float* const filters = tensors.filters + filters_place(points, map_.in, channel);
         for (std::int64_t p = 0; p < points; ++p) {
-            product_rows_of<LeftOperand::plain>(
+            product_rows_of<LeftOperand::plain, Right>(
                 transformed + p * input_stride(), map_.in, filters + p * point_stride(map_.in, channels), channels,
                 products + p * point_stride(block_, product_columns), product_columns, rows, channels, map_.in, false);
         }
