@@ -29,6 +29,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers.hpp>
+#include <cupola/net/branches.hpp>
 #include <cupola/net/finite.hpp>
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/inputs.hpp>

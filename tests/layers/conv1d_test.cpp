@@ -83,6 +83,17 @@ static_assert(error_of<Conv1d<6, 3, pad(3)>>() ==
 static_assert(error_of<Conv1d<6, 0>>() == "has the kernel 0, which must be at least 1");
 static_assert(error_of<Conv1d<6, 3, groups(3)>>() == "has 3 groups, which do not divide the channels of its input");
 static_assert(error_of<Conv1d<6, 25, valid>>() == "has a kernel larger than its input");
+static_assert(error_of<Conv1d<6, 9, valid, dilation(2)>>({5, 4}) ==
+              "has a kernel larger than its input with the dilation 2");
+static_assert(error_of<Conv1d<6, 3, stride(1 << 30)>>() ==
+              "has an input, a kernel, a stride or a padding of more than 2^29 positions");
+static_assert(error_of<MaxPool1d<3, 1 << 30>>() == "has an input, a window or a stride of more than 2^29 positions");
+// A device that has no such operation is no error of its own.
+struct Other : AnyDevice {
+    using Kernels = Other;
+};
+static_assert(!HasOperation<Conv1d<6, 3>, Other> && !HasOperation<MaxPool1d<3>, Other> &&
+              !HasOperation<GlobalAvgPool1d, Other> && !HasOperation<BatchNorm1d<>, Other>);
 static_assert(error_of<MaxPool1d<window(1, 2)>>() == "expects its window, n, and then its stride, n" &&
               error_of<MaxPool1d<3, pad(1)>>() == error_of<MaxPool1d<window(1, 2)>>() &&
               error_of<MaxPool1d<3, stride(1, 2)>>() == error_of<MaxPool1d<window(1, 2)>>());

@@ -9,8 +9,8 @@ set -euo pipefail
 forbidden='/(iostream|random|filesystem|regex|archive\.h|jpeglib\.h|doctest\.h|cxxopts\.hpp|sys/socket\.h|poll\.h)$|/nlohmann/|/CLI/|/protozero/'
 # What is included by name, as the head of cupola.hpp says.
 by_name='compiled_operations|compiled_training|data/augmentation|data/random_crop_flip|io/atomic_file|layers|losses|metrics'
-by_name+='|layers/(adaptive_avg_pool2d|conv_transpose2d|crop2d|drop_path|dropout2d|elu|embedding|from_bytes|gelu|group_norm|hard_swish)'
-by_name+='|layers/(instance_norm2d|layer_norm|leaky_relu|mish|on_device|option_a_shortcut|pad2d|permute|prelu|relu6|reshape|rms_norm)'
+by_name+='|layers/(adaptive_avg_pool2d|avg_pool1d|batch_norm1d|conv1d|conv_transpose2d|crop2d|drop_path|dropout2d|elu|embedding|from_bytes|gelu|group_norm|hard_swish)'
+by_name+='|layers/(global_avg_pool1d|instance_norm2d|layer_norm|leaky_relu|max_pool1d|mish|on_device|option_a_shortcut|pad2d|permute|prelu|relu6|reshape|rms_norm)'
 by_name+='|layers/(scale_channels|silu|softmax|softplus|upsample2d|upsample_bilinear2d)'
 by_name+='|loss/(binary_cross_entropy|elementwise_loss|huber|mean_absolute_error|mean_squared_error|several_outputs|soft_cross_entropy|weighted_cross_entropy)'
 by_name+='|metrics/[a-z0-9_/]+'

@@ -16,6 +16,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <cupola/layers/conv2d.hpp>
@@ -47,6 +48,12 @@ struct Conv1d {
             .add_if(Row::groups.value != 1, ", ", Row::groups.value, " groups")
             .add_if(!Row::has_bias, ", no bias");
 
+    // The type's name in a message has no options.
+    static constexpr LayerDescription dilation_error{"has a kernel larger than its input with the dilation ",
+                                                     Row::dilations.width};
+    /// The positions between the first element of the kernel and the last.
+    static constexpr std::int64_t reach = Row::Given::reach().width;
+
     static constexpr ConvolutionShape shape(const Shape& input) { return Row::shape(impl::one_row(input)); }
 
     static constexpr ShapeResult output(const Shape& input) {
@@ -57,8 +64,14 @@ struct Conv1d {
                 "weights(...) and biases(...)"};
         }
         if (input.rank != 2) return ShapeError{"expects length x channels"};
+        if (Row::wrong_size.empty() &&
+            !are_window_extents({input[0], Row::kernels.width, Row::strides.width, Row::pads.width, reach}))
+            return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 positions"};
         const ShapeResult row = Row::output(impl::one_row(input));
-        if (row.error != nullptr) return row;
+        if (row.error != nullptr) {
+            const bool is_of_dilation = std::string_view(row.error) == std::string_view(Row::dilation_error);
+            return is_of_dilation ? ShapeError{dilation_error.c_str()} : ShapeError{row.error};
+        }
         return Shape{row.shape.width(), channels};
     }
 
@@ -80,7 +93,7 @@ struct Conv1d {
     }
 
     template <class BuildContext>
-    static auto operation(const BuildContext& build) {
+    static FactoryOf<ops::Convolution, BuildContext, ConvolutionShape> operation(const BuildContext& build) {
         return Row::operation(impl::one_row_of(build));
     }
 };

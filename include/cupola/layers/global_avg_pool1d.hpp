@@ -25,7 +25,7 @@ struct GlobalAvgPool1d {
     }
 
     template <class BuildContext>
-    static auto operation(const BuildContext& build) {
+    static FactoryOf<ops::Pooling, BuildContext, PoolingShape> operation(const BuildContext& build) {
         return GlobalAvgPool2d::operation(impl::one_row_of(build));
     }
 };

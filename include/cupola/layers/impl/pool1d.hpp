@@ -53,6 +53,8 @@ struct Pool1d {
         if (!Row::wrong_size.empty()) return ShapeError{size_error.c_str()};
         if (input.rank != 2) return ShapeError{"expects length x channels"};
         if (!Row::holds_window(one_row(input))) return ShapeError{too_large_error.c_str()};
+        if (!are_window_extents({input[0], Row::windows.width, Row::strides.width}))
+            return ShapeError{"has an input, a window or a stride of more than 2^29 positions"};
         const ShapeResult row = Row::output(one_row(input));
         if (row.error != nullptr) return row;
         return Shape{row.shape.width(), input.channels()};
@@ -61,7 +63,7 @@ struct Pool1d {
     static constexpr GraphOperators onnx(const Shape& input) { return pooling_operators(shape(input), true); }
 
     template <class BuildContext>
-    static auto operation(const BuildContext& build) {
+    static FactoryOf<ops::Pooling, BuildContext, PoolingShape> operation(const BuildContext& build) {
         return Row::operation(one_row_of(build));
     }
 };
