@@ -41,14 +41,15 @@ struct BatchNormOf {
     }
 
     static constexpr GraphOperators onnx(const Shape& input) {
-        const GraphOperator norm = GraphOperator("BatchNormalization")
-                                       .previous()
+        const bool is_sequence = input.rank == 2;
+        const GraphOperator first = GraphOperator("BatchNormalization");
+        const GraphOperator norm = (is_sequence ? GraphOperator(first).previous() : GraphOperator(first).input())
                                        .parameter("weight")
                                        .parameter("bias")
                                        .parameter("running_mean")
                                        .parameter("running_var")
                                        .number("epsilon", epsilon);
-        if (input.rank != 2) return norm;
+        if (!is_sequence) return norm;
         return {graph_sequence_transposed(), norm, graph_sequence_transposed()};
     }
 

@@ -20,12 +20,13 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 /// A pooling of images, or of sequences, whose axis is `width`.
 [[nodiscard]] constexpr GraphOperators pooling_operators(PoolingShape s, bool is_sequence) {
     GraphOperators result;
-    const auto add_window = [&](GraphOperator pooling) {
-        result.add(is_sequence ? pooling.window(s.width) : pooling.window(s.height, s.width));
+    const auto windowed = [&](std::string_view type) {
+        GraphOperator pooling(type);
+        return is_sequence ? pooling.window(s.width) : pooling.window(s.height, s.width);
     };
     if (is_sequence) result.add(graph_sequence_transposed());
     if (s.kind == PoolingKind::max) {
-        add_window(GraphOperator("MaxPool"));
+        result.add(windowed("MaxPool"));
     } else {
         // ONNX counts all of the padding or none.
         const bool pads_before = counts_part_of_window(s);
@@ -38,7 +39,7 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
             s.height.pad_end -= rows;
             s.width.pad_end -= columns;
         }
-        add_window(GraphOperator("AveragePool").integer("count_include_pad", s.counts_padding && !pads_before ? 1 : 0));
+        result.add(windowed("AveragePool").integer("count_include_pad", s.counts_padding && !pads_before ? 1 : 0));
     }
     if (is_sequence) result.add(graph_sequence_transposed());
     return result;

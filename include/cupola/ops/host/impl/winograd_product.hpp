@@ -29,7 +29,7 @@ enum class LeftOperand { plain, transposed };
 /// Whether the right operand is in no cache near by. It is then fetched 4 KiB ahead, also beyond its end, where the one
 /// of the next product is; for one image with 256 channels that takes 0.8 of the time.
 enum class RightOperand { near, far };
-inline constexpr std::int64_t fetched_ahead = 1024, line_floats = 16;
+inline constexpr std::int64_t fetched_ahead = 1024, fetched_floats = 16;
 
 /// c[row, :] = the sum over k of a[row, k] b[k, :], added to the previous value if `add` is set. The sum is added as a
 /// whole, so that a long sum split over calls has the error of short sums.
@@ -46,7 +46,7 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
             Lanes right[static_cast<std::size_t>(Vectors)];
             for (std::int64_t v = 0; v < Vectors; ++v) right[v] = load_lanes(b + k * b_stride + v * lane_count);
             if constexpr (Right == RightOperand::far) {
-                for (std::int64_t at = 0; at < Vectors * lane_count; at += line_floats)
+                for (std::int64_t at = 0; at < Vectors * lane_count; at += fetched_floats)
                     __builtin_prefetch(b + k * b_stride + at + fetched_ahead, 0, 2);
             }
             if constexpr (Left == LeftOperand::plain) {
