@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Regression of a noisy function, y = sin 2x + x / 2: `regression FILE.svg` trains a network on 400 points. It stops
-// when the loss on 100 other points was not smaller in five validations in a row, and restores the smallest's state.
-// Prints the loss every 500 steps and after every 20 epochs, at the end R squared on the other points and the deviation
-// from the function without noise. FILE.svg shows the points, the function (dashed) and what the network has learnt.
+// Regression of a noisy function, y = sin 2x + x / 2: `regression FILE.svg` trains a network on 400 points until the
+// loss on 100 others was not smaller in five validations in a row, restores the smallest's state, prints R squared and
+// the deviation from the function, and draws the points, the function (dashed) and what the network has learnt.
 #include <cmath>
 #include <cstdio>
 #include <string>
