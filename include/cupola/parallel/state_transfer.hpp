@@ -335,6 +335,7 @@ void StateTransfer<D, T>::restore(const TrainingState& state) {
     });
 }
 
+/// @cond the class is internal
 template <class Net, class Loss, class Options, class D, bool synchronized>
 template <class Transfer>
 Transfer TrainingParts<Net, Loss, Options, D, synchronized>::transfer() {
@@ -369,5 +370,6 @@ void TrainingParts<Net, Loss, Options, D, synchronized>::restore(const TrainingS
     };
     engine_.restore(state.step, state.buffers, of_training.loss_scale_of(state), check, copy);
 }
+/// @endcond
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

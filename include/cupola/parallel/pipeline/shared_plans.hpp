@@ -15,6 +15,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
+/// @cond the class is internal
 template <class Device, class T>
 auto Plans<Device, T>::shared_bytes() const -> SharedBytes {
     SharedBytes bytes;
@@ -61,5 +62,6 @@ void Plans<Device, T>::allocate_sharing() {
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
         plan->plan.bind(workspaces_[plan->workspace].arena.data(), shared_.data() + bytes.scratch, shared_.data());
 }
+/// @endcond
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
