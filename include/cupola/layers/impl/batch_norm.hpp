@@ -42,13 +42,10 @@ struct BatchNormOf {
 
     static constexpr GraphOperators onnx(const Shape& input) {
         const bool is_sequence = input.rank == 2;
-        const GraphOperator first = GraphOperator("BatchNormalization");
-        const GraphOperator norm = (is_sequence ? GraphOperator(first).previous() : GraphOperator(first).input())
-                                       .parameter("weight")
-                                       .parameter("bias")
-                                       .parameter("running_mean")
-                                       .parameter("running_var")
-                                       .number("epsilon", epsilon);
+        GraphOperator norm("BatchNormalization");
+        is_sequence ? norm.previous() : norm.input();
+        norm.parameter("weight").parameter("bias").parameter("running_mean").parameter("running_var");
+        norm.number("epsilon", epsilon);
         if (!is_sequence) return norm;
         return {graph_sequence_transposed(), norm, graph_sequence_transposed()};
     }

@@ -23,17 +23,6 @@ template <class Size>
         return size;
     }
 }
-/// The stride of a pooling, a number or stride(n).
-template <class Stride>
-[[nodiscard]] constexpr auto stride_of_row(Stride stride) {
-    if constexpr (std::integral<Stride>) {
-        return StridesOption{1, static_cast<std::int64_t>(stride)};
-    } else if constexpr (std::same_as<Stride, StrideOption>) {
-        return StridesOption{1, stride.value};
-    } else {
-        return stride;
-    }
-}
 /// An option of one number along the row; options that have no direction are returned as they are.
 template <class Option>
 [[nodiscard]] constexpr auto option_of_row(Option option) {
@@ -45,6 +34,15 @@ template <class Option>
         return DilationsOption{1, option.value};
     } else {
         return option;
+    }
+}
+/// The stride of a pooling, a number or stride(n).
+template <class Stride>
+[[nodiscard]] constexpr auto stride_of_row(Stride stride) {
+    if constexpr (std::integral<Stride>) {
+        return option_of_row(StrideOption{static_cast<std::int64_t>(stride)});
+    } else {
+        return option_of_row(stride);
     }
 }
 

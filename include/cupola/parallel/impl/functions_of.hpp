@@ -141,8 +141,8 @@ public:
     }
     void write_constants([[maybe_unused]] const Update<Kernels>& u, [[maybe_unused]] const ElasticForce* force,
                          [[maybe_unused]] ConstantsWriter& to) const override {
-        using cupola::
-            write_constants;  // that with a force is of optim/elastic_update.hpp, which a policy with it includes
+        // That with a force is in optim/elastic_update.hpp, which a policy with one includes.
+        using cupola::write_constants;
         if constexpr (repeatable && has_elastic_force<decltype(Options::averaging)>) {
             if (force != nullptr) return write_constants(options_.optimizer, u, *force, to);
         }
