@@ -108,7 +108,7 @@ struct Linear {
                                  .width = window_axis(columns(input), 1, 1, Padding::valid),
                                  .in_channels = input.channels(),
                                  .out_channels = features,
-                                 .bias = has_bias}};
+                                 .bias = has_bias || build.folded_norm}};
     }
 
 private:

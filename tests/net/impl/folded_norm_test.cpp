@@ -15,7 +15,7 @@ namespace {
 struct Net : Sequential<Input<9, 7, 3>,
     Named<"with_bias", Conv2d<8, 3>>, Named<"norm1", BatchNorm2d<0.01>>, ReLU,
     Residual<Identity, Named<"without", Conv2d<8, 3, no_bias>>, Named<"norm2", BatchNorm2d<>>>, ReLU,
-    MaxPool2d<2>, Named<"norm3", BatchNorm2d<>>, Named<"per_position", Linear<6, per_position>>,
+    MaxPool2d<2>, Named<"norm3", BatchNorm2d<>>, Named<"per_position", Linear<6, per_position, no_bias>>,
     Named<"norm4", BatchNorm2d<>>, Flatten, Linear<5>> {};
 // clang-format on
 
