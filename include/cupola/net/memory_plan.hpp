@@ -219,7 +219,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     const std::size_t lowest = lowest_node(nodes, input_gradient);
     const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
     const auto forward = [&](std::size_t i, std::size_t time) {
-        if (!nodes[i].view) use(i + 1, i + 1, time);
+        if (!nodes[i].view && !nodes[i].adds_to_second_input) use(i + 1, i + 1, time);
         read(nodes[i].reads, time);
         if (nodes[i].also_reads != no_value) read(nodes[i].also_reads, time);
     };

@@ -28,6 +28,9 @@ struct NodeInfo {
          has_parameters = false;
     /// Outside training: the batch normalisation layer whose scale and shift are folded into this node's weights.
     std::size_t folded_norm = no_layer;
+    /// Outside training: whether it adds to its second input, in its memory, and its formula (net/prediction/join.hpp).
+    bool adds_to_second_input = false;
+    const OutputFormula* formula = nullptr;
     /// Whether its operation can mask its gradient for a ReLU in the node before it, and whether it does: see
     /// BuildContext.
     bool can_apply_relu_mask = false, relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;

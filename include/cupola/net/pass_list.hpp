@@ -16,9 +16,10 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The tensor whose memory value `v` (0 the batch, k + 1 the output of node k) uses: its own, or the one that a chain
-/// of views refers to.
+/// of views, and of nodes that add to their second input, refers to.
 [[nodiscard]] constexpr std::size_t storage_of(std::span<const NodeInfo> nodes, std::size_t v) {
-    while (v > 0 && nodes[v - 1].view) v = nodes[v - 1].reads;
+    while (v > 0 && (nodes[v - 1].view || nodes[v - 1].adds_to_second_input))
+        v = nodes[v - 1].view ? nodes[v - 1].reads : nodes[v - 1].also_reads;
     return v;
 }
 

@@ -33,6 +33,8 @@ struct PlanOptions {
     /// returns their number (`keep_layers` of net/pipeline/node_range.hpp).
     std::size_t (*keep_layers)(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                const LayerRange& range, bool& input_gradient) = nullptr;
+    /// A plan outside training calls it, with all layers: it joins nodes of the fusion pass, and returns their number.
+    std::size_t (*join)(std::span<const LayerInfo> layers, std::span<NodeInfo> nodes) = nullptr;
     bool operator==(const PlanOptions&) const = default;
 };
 

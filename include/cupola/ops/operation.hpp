@@ -27,6 +27,15 @@ enum class Activation : std::uint8_t { none, relu, relu6 };
     return names[static_cast<std::size_t>(activation)];
 }
 
+/// An activation that an operation applies as it writes its output, outside training (net/prediction/join.hpp): the
+/// formula's number and constants in the device's library, and a factor of its values; and, for other kernels, a
+/// function that applies it to `count` activations of the plan's type.
+struct OutputFormula {
+    int algorithm = 0;
+    float alpha = 0, beta = 0, scale = 1;
+    void (*apply)(void* values, std::int64_t count) = nullptr;
+};
+
 /// The bytes that an operation needs in addition to its tensors.
 struct MemoryNeeds {
     /// Lives as long as the operation: packed weights.
@@ -54,6 +63,9 @@ struct BuildContext {
     bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
     /// Whether weight and bias contain the following batch normalisation.
     bool folded_norm = false;
+    /// Whether it adds its result to what is in its output, and what it applies to the sum in place of `activation`.
+    bool adds_to_output = false;
+    const OutputFormula* formula = nullptr;
     /// Whether backward is called, and whether it must compute the gradient of the input.
     bool training = true;
     bool input_gradient = true;

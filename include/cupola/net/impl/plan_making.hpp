@@ -36,6 +36,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       outputs_(layers.size()) {
     impl::require_countable(layers, fusion, options.batch, options.training, sizeof(T));
     infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_.span(), options.training || options.inspect));
+    if (options.join != nullptr && fusion && !options.training && !options.inspect)
+        infos_.keep_first(options.join(layers, infos_.span()));
     if (own_layers_.size() != layers.size()) {
         require(options.keep_layers != nullptr,
                 "a plan of a part of the layers needs `keep_layers` of net/pipeline/node_range.hpp");
@@ -76,6 +78,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .relu_mask_applied_by_next = infos_[i].relu_mask_applied_by_next,
                                             .applies_relu_mask_of_previous = infos_[i].applies_relu_mask_of_previous,
                                             .folded_norm = infos_[i].folded_norm != no_layer,
+                                            .adds_to_output = infos_[i].adds_to_second_input,
+                                            .formula = infos_[i].formula,
                                             .training = node_backward,
                                             .input_gradient = backward && needs_gradient(infos_[i].reads),
                                             .parameter_gradients = !omits_parameter_gradients(layers, infos_[i].layer),

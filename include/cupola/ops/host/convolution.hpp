@@ -45,9 +45,8 @@ public:
         if (other_) return other_->needs();
         std::size_t scratch = 0;
         for (const impl::DnnlCall* call :
-             {&backward_weights_, &backward_data_, &pack_forward_, &pack_backward_, &unpack_, &unpack_adding_}) {
+             {&backward_weights_, &backward_data_, &pack_forward_, &pack_backward_, &unpack_, &unpack_adding_})
             scratch = std::max(scratch, aligned(call->scratch_bytes()));
-        }
         // Without it, oneDNN makes the others from its description, and it does not run.
         if (pack_forward_) scratch = std::max(scratch, aligned(forward_.scratch_bytes()));
         scratch += packed_gradient_bytes() + bias_bytes();
@@ -64,11 +63,7 @@ public:
 
     void forward(const ForwardArgs<Host, T>& args) {
         if (other_) return other_->forward(args);
-        if (shape_.bias) {
-            forward_.run(args.scratch, {args.input, args.packed, args.output, args.parameters[1]});
-        } else {
-            forward_.run(args.scratch, {args.input, args.packed, args.output});
-        }
+        forward_.run(args.scratch, {args.input, args.packed, args.output, args.parameters[1]});
     }
 
     void backward(const BackwardArgs<Host, T>& args) {
@@ -127,47 +122,41 @@ private:
 
     /// oneDNN makes the primitives of backward from that of forward.
     [[gnu::cold]] void make_forward(const BuildContext<Host, T>& build, const Tensors& t) {
-        const auto with_activation = impl::dnnl_attributes(activation_);
+        const auto with_activation = impl::dnnl_attributes(activation_, build.adds_to_output, build.formula);
         const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
         impl::DnnlPrimitiveDesc description;
         const dnnl_status_t status = dnnl_convolution_forward_primitive_desc_create(
             description.out(), build.context.engine(), kind, algorithm, t.source.get(), t.packed.get(), t.bias_or_none,
             t.target.get(), t.strides, t.dilates, t.begin, t.end, with_activation.get());
         forward_ = impl::DnnlCall(build.context, status, std::move(description), "convolution");
-        forward_.add(DNNL_ARG_SRC, t.source.get());
-        forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
-        forward_.add(DNNL_ARG_DST, t.target.get());
-        if (shape_.bias) forward_.add(DNNL_ARG_BIAS, t.bias.get());
+        forward_.add(DNNL_ARG_SRC, t.source.get(), DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md),
+                     DNNL_ARG_DST, t.target.get(), DNNL_ARG_BIAS, t.bias_or_none);
     }
     [[gnu::cold]] void pack_for_forward(const HostContext& context, const Tensors& t) {
         pack_forward_ = impl::dnnl_reorder(context, t.plain.get(), forward_.query(dnnl_query_weights_md));
         packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
     }
     [[gnu::cold]] void make_backward_weights(const HostContext& context, const Tensors& t) {
-        const auto attributes = impl::dnnl_attributes();
         impl::DnnlPrimitiveDesc description;
         const dnnl_status_t status = dnnl_convolution_backward_weights_primitive_desc_create(
             description.out(), context.engine(), algorithm, t.source.get(), t.packed_gradient.get(), t.bias_or_none,
-            t.target.get(), t.strides, t.dilates, t.begin, t.end, forward_.description(), attributes.get());
+            t.target.get(), t.strides, t.dilates, t.begin, t.end, forward_.description(),
+            impl::dnnl_attributes().get());
         backward_weights_ = impl::DnnlCall(context, status, std::move(description), "weight gradient of a convolution");
-        backward_weights_.add(DNNL_ARG_SRC, t.source.get());
-        backward_weights_.add(DNNL_ARG_DIFF_DST, t.target.get());
-        backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
-        if (shape_.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, t.bias.get());
         const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
+        backward_weights_.add(DNNL_ARG_SRC, t.source.get(), DNNL_ARG_DIFF_DST, t.target.get(), DNNL_ARG_DIFF_WEIGHTS,
+                              packed_gradient, DNNL_ARG_DIFF_BIAS, t.bias_or_none);
         unpack_ = impl::dnnl_reorder(context, packed_gradient, t.plain.get());
         unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, t.plain.get(), true);
     }
     [[gnu::cold]] void make_backward_data(const HostContext& context, const Tensors& t) {
-        const auto attributes = impl::dnnl_attributes();
         impl::DnnlPrimitiveDesc description;
         const dnnl_status_t status = dnnl_convolution_backward_data_primitive_desc_create(
             description.out(), context.engine(), algorithm, t.source.get(), t.packed.get(), t.target.get(), t.strides,
-            t.dilates, t.begin, t.end, forward_.description(), attributes.get());
+            t.dilates, t.begin, t.end, forward_.description(), impl::dnnl_attributes().get());
         backward_data_ = impl::DnnlCall(context, status, std::move(description), "input gradient of a convolution");
-        backward_data_.add(DNNL_ARG_DIFF_DST, t.target.get());
-        backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
-        backward_data_.add(DNNL_ARG_DIFF_SRC, t.source.get());
+        backward_data_.add(DNNL_ARG_DIFF_DST, t.target.get(), DNNL_ARG_WEIGHTS,
+                           backward_data_.query(dnnl_query_weights_md), DNNL_ARG_DIFF_SRC, t.source.get());
         pack_backward_ = impl::dnnl_reorder(context, t.plain.get(), backward_data_.query(dnnl_query_weights_md));
         packed_backward_bytes_ = aligned(backward_data_.bytes(dnnl_query_weights_md));
     }
@@ -176,14 +165,10 @@ private:
         std::byte* const packed_gradient = args.scratch;
         auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
         std::byte* const scratch = packed_gradient + packed_gradient_bytes() + bias_bytes();
-        if (shape_.bias) {
-            float* const bias_gradient = args.accumulate ? bias_sum : args.parameter_gradients[1];
-            backward_weights_.run(scratch, {args.input, args.output_gradient, packed_gradient, bias_gradient});
-            if (args.accumulate) {
-                for (std::int64_t o = 0; o < shape_.out_channels; ++o) args.parameter_gradients[1][o] += bias_sum[o];
-            }
-        } else {
-            backward_weights_.run(scratch, {args.input, args.output_gradient, packed_gradient});
+        float* const bias_gradient = args.accumulate ? bias_sum : args.parameter_gradients[1];
+        backward_weights_.run(scratch, {args.input, args.output_gradient, packed_gradient, bias_gradient});
+        if (shape_.bias && args.accumulate) {
+            for (std::int64_t o = 0; o < shape_.out_channels; ++o) args.parameter_gradients[1][o] += bias_sum[o];
         }
         (args.accumulate ? unpack_adding_ : unpack_).run(scratch, {packed_gradient, args.parameter_gradients[0]});
     }

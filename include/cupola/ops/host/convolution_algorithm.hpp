@@ -39,10 +39,13 @@ struct ConvolutionAlgorithm {
     /// The same in bfloat16. Null if the algorithm has no bfloat16, as `make` if it has no float.
     std::unique_ptr<HostConvolution<BFloat16>> (*make_bfloat16)(const BuildContext<Host, BFloat16>& build,
                                                                 const ConvolutionShape& shape) = nullptr;
+    /// Whether its operations also do what BuildContext::adds_to_output and formula say; where not, oneDNN computes.
+    bool joins = false;
 
     template <class T>
     [[nodiscard]] std::unique_ptr<HostConvolution<T>> make_for(const BuildContext<Host, T>& build,
                                                                const ConvolutionShape& shape) const {
+        if (!joins && (build.adds_to_output || build.formula != nullptr)) return nullptr;
         if constexpr (std::same_as<T, float>) {
             return make == nullptr ? nullptr : make(build, shape);
         } else {

@@ -68,14 +68,13 @@ public:
     [[gnu::cold]] Linear(const BuildContext<Host, T>& build, const LinearShape& shape)
         : shape_(shape),
           batch_(build.batch),
+          after_{build.activation == Activation::relu, build.adds_to_output, build.formula},
           by_rows_(!rounds && build.inference && build.batch <= few_samples),
-          relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next),
+          mask_(after_.relu && !build.relu_mask_applied_by_next),
           parameter_gradients_(build.parameter_gradients) {
         impl::require_instructions<T>("bfloat16 linear layers need");
         constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
-        const bool small = n * in * out <= small_product;
         const auto input = impl::dnnl_tensor({n, in}, dnnl_ab, type);
         const auto output = impl::dnnl_tensor({n, out}, dnnl_ab, type);
         const auto weight = impl::dnnl_tensor({out, in}, dnnl_ab, type);
@@ -83,28 +82,34 @@ public:
         const auto output_transposed = impl::dnnl_tensor({out, n}, dnnl_ba, type);
         const auto weight_gradient = impl::dnnl_tensor({out, in}, dnnl_ab);
         const auto bias = impl::dnnl_tensor({1, out}, dnnl_ab);
-        if (!by_rows_) {
-            forward_ = product(build.context, input.get(), weight_transposed.get(), shape.bias ? bias.get() : nullptr,
-                               output.get(), relu_, false, small);
-        }
+        // A primitive keeps the number of threads with which it was made.
+        const HostContext::Team team(n * in * out <= small_product ? 1 : build.context.threads());
+        const auto product = [&](const auto& left, const auto& right, const auto& result, const auto& attributes,
+                                 const_dnnl_memory_desc_t added = nullptr) {
+            impl::DnnlPrimitiveDesc description;
+            const dnnl_status_t status =
+                dnnl_matmul_primitive_desc_create(description.out(), build.context.engine(), left.get(), right.get(),
+                                                  added, result.get(), attributes.get());
+            impl::DnnlCall call(build.context, status, std::move(description), "matrix product");
+            call.add(DNNL_ARG_SRC, left.get(), DNNL_ARG_WEIGHTS, right.get(), DNNL_ARG_DST, result.get(), DNNL_ARG_BIAS,
+                     added);
+            return call;
+        };
+        const auto joined = impl::dnnl_attributes(build.activation, build.adds_to_output, build.formula);
+        if (!by_rows_) forward_ = product(input, weight_transposed, output, joined, shape.bias ? bias.get() : nullptr);
         if (!build.training) return;
+        const auto plain = impl::dnnl_attributes(), adding = impl::dnnl_attributes(Activation::none, true);
         if (parameter_gradients_) {
-            backward_weights_ = product(build.context, output_transposed.get(), input.get(), nullptr,
-                                        weight_gradient.get(), false, false, small);
-            backward_weights_adding_ = product(build.context, output_transposed.get(), input.get(), nullptr,
-                                               weight_gradient.get(), false, true, small);
+            backward_weights_ = product(output_transposed, input, weight_gradient, plain);
+            backward_weights_adding_ = product(output_transposed, input, weight_gradient, adding);
         }
-        if (build.input_gradient) {
-            backward_data_ =
-                product(build.context, output.get(), weight.get(), nullptr, input.get(), false, false, small);
-        }
+        if (build.input_gradient) backward_data_ = product(output, weight, input, plain);
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
         std::size_t scratch = 0;
-        for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_weights_adding_, &backward_data_}) {
+        for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_weights_adding_, &backward_data_})
             scratch = std::max(scratch, call->scratch_bytes());
-        }
         return {.packed = rounds ? aligned(static_cast<std::size_t>(weight_count()) * sizeof(T)) : 0,
                 .scratch = scratch};
     }
@@ -120,15 +125,11 @@ public:
         if constexpr (!rounds) {
             if (by_rows_) {
                 return impl::linear_by_rows(args.context, args.input, args.parameters[0],
-                                            shape_.bias ? args.parameters[1] : nullptr, relu_, batch_,
+                                            shape_.bias ? args.parameters[1] : nullptr, after_, batch_,
                                             shape_.in_features, shape_.out_features, args.output);
             }
         }
-        if (shape_.bias) {
-            forward_.run(args.scratch, {args.input, weights(args), args.output, args.parameters[1]});
-        } else {
-            forward_.run(args.scratch, {args.input, weights(args), args.output});
-        }
+        forward_.run(args.scratch, {args.input, weights(args), args.output, args.parameters[1]});
     }
 
     void backward(const BackwardArgs<Host, T>& args) {
@@ -150,33 +151,13 @@ public:
 private:
     [[nodiscard]] std::int64_t weight_count() const { return shape_.in_features * shape_.out_features; }
     [[nodiscard]] static const void* weights(const ForwardArgs<Host, T>& args) {
-        if constexpr (rounds) {
-            return args.packed;
-        } else {
-            return args.parameters[0];
-        }
-    }
-
-    [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left,
-                                                const_dnnl_memory_desc_t right, const_dnnl_memory_desc_t bias,
-                                                const_dnnl_memory_desc_t result, bool relu, bool sum, bool small) {
-        const auto attributes = impl::dnnl_attributes(relu ? Activation::relu : Activation::none, sum);
-        // A primitive keeps the number of threads with which it was made.
-        const HostContext::Team team(small ? 1 : context.threads());
-        impl::DnnlPrimitiveDesc description;
-        const dnnl_status_t status = dnnl_matmul_primitive_desc_create(description.out(), context.engine(), left, right,
-                                                                       bias, result, attributes.get());
-        impl::DnnlCall call(context, status, std::move(description), "matrix product");
-        call.add(DNNL_ARG_SRC, left);
-        call.add(DNNL_ARG_WEIGHTS, right);
-        call.add(DNNL_ARG_DST, result);
-        if (bias != nullptr) call.add(DNNL_ARG_BIAS, bias);
-        return call;
+        return rounds ? static_cast<const void*>(args.packed) : args.parameters[0];
     }
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool by_rows_, relu_, mask_, parameter_gradients_;
+    impl::AfterRows after_;
+    bool by_rows_, mask_, parameter_gradients_;
     impl::DnnlCall forward_, backward_weights_, backward_weights_adding_, backward_data_;
 };
 

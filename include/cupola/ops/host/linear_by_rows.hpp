@@ -16,6 +16,7 @@
 #include <utility>
 
 #include <cupola/ops/host/impl/lanes.hpp>
+#include <cupola/ops/operation.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
@@ -80,9 +81,15 @@ private:
     }
 };
 
+/// What follows a product: a ReLU or, outside training, a sum with what is in the output, and a formula.
+struct AfterRows {
+    bool relu, adds;
+    const OutputFormula* formula;
+};
+
 /// Samples x [batch, in], weights w [out, in], bias [out] or null; outputs y [batch, out].
-inline void linear_by_rows(const HostContext& context, const float* x, const float* w, const float* bias, bool relu,
-                           std::int64_t batch, std::int64_t in, std::int64_t out, float* y) {
+inline void linear_by_rows(const HostContext& context, const float* x, const float* w, const float* bias,
+                           const AfterRows& after, std::int64_t batch, std::int64_t in, std::int64_t out, float* y) {
     constexpr auto side = static_cast<std::int64_t>(RowProducts::side);
     parallel_for(context, (out + side - 1) / side, [=](std::int64_t block) {
         const std::int64_t o = block * side;
@@ -93,11 +100,14 @@ inline void linear_by_rows(const HostContext& context, const float* x, const flo
             float sums[RowProducts::side * RowProducts::side];
             rows.run(in, sums);
             for (std::int64_t i = 0; i < std::min(side, batch - n); ++i) {
+                float* const to = y + (n + i) * out + o;
                 for (std::int64_t j = 0; j < std::min(side, out - o); ++j) {
-                    const float value = sums[i * side + j] + (bias != nullptr ? bias[o + j] : 0.0F);
+                    float value = sums[i * side + j] + (bias != nullptr ? bias[o + j] : 0.0F);
+                    if (after.adds) value += to[j];
                     // Not std::max, which would convert a NaN to 0.
-                    y[(n + i) * out + o + j] = relu && value <= 0.0F ? 0.0F : value;
+                    to[j] = after.relu && value <= 0.0F ? 0.0F : value;
                 }
+                if (after.formula != nullptr) after.formula->apply(to, std::min(side, out - o));
             }
         }
     });

@@ -48,29 +48,28 @@ template <class T>
     return description;
 }
 
-/// The attributes of every primitive (the caller provides scratch memory), followed by an activation or a sum if
-/// requested.
-[[gnu::cold]] inline DnnlAttributes dnnl_attributes(Activation activation = Activation::none, bool sum = false) {
+/// The attributes of every primitive (the caller provides scratch memory), followed by a sum with what is in the
+/// output, and then by an activation or a formula, if requested.
+[[gnu::cold]] inline DnnlAttributes dnnl_attributes(Activation activation = Activation::none, bool sum = false,
+                                                    const OutputFormula* formula = nullptr) {
+    static constexpr OutputFormula relu{dnnl_eltwise_relu}, relu6{dnnl_eltwise_clip, 0.0F, 6.0F};
+    if (activation != Activation::none) formula = activation == Activation::relu ? &relu : &relu6;
     DnnlAttributes attributes;
     check_dnnl(dnnl_primitive_attr_create(attributes.out()), "dnnl_primitive_attr_create");
     check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user),
                "dnnl_primitive_attr_set_scratchpad_mode");
-    if (activation != Activation::none || sum) {
-        DnnlPostOps post_ops;
-        check_dnnl(dnnl_post_ops_create(post_ops.out()), "dnnl_post_ops_create");
-        if (sum) {
-            check_dnnl(dnnl_post_ops_append_sum(post_ops.get(), 1.0F, 0, dnnl_data_type_undef),
-                       "dnnl_post_ops_append_sum");
-        }
-        if (activation != Activation::none) {
-            const bool relu = activation == Activation::relu;
-            check_dnnl(dnnl_post_ops_append_eltwise(post_ops.get(), relu ? dnnl_eltwise_relu : dnnl_eltwise_clip, 0.0F,
-                                                    relu ? 0.0F : 6.0F),
-                       "dnnl_post_ops_append_eltwise");
-        }
-        check_dnnl(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()),
-                   "dnnl_primitive_attr_set_post_ops");
-    }
+    if (formula == nullptr && !sum) return attributes;
+    DnnlPostOps post_ops;
+    check_dnnl(dnnl_post_ops_create(post_ops.out()), "dnnl_post_ops_create");
+    if (sum)
+        check_dnnl(dnnl_post_ops_append_sum(post_ops.get(), 1.0F, 0, dnnl_data_type_undef), "dnnl_post_ops_append_sum");
+    const auto append = [&](int algorithm, float alpha, float beta) {
+        check_dnnl(dnnl_post_ops_append_eltwise(post_ops.get(), static_cast<dnnl_alg_kind_t>(algorithm), alpha, beta),
+                   "dnnl_post_ops_append_eltwise");
+    };
+    if (formula != nullptr) append(formula->algorithm, formula->alpha, formula->beta);
+    if (formula != nullptr && formula->scale != 1.0F) append(dnnl_eltwise_linear, formula->scale, 0.0F);
+    check_dnnl(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()), "dnnl_primitive_attr_set_post_ops");
     return attributes;
 }
 
@@ -118,8 +117,11 @@ public:
     }
     [[nodiscard]] std::size_t scratch_bytes() const { return bytes(dnnl_query_scratchpad_md); }
 
-    /// Declares argument `id` with its layout; pointers are passed to `run` in the order of declaration.
-    [[gnu::cold]] void add(int id, const_dnnl_memory_desc_t layout) {
+    /// Declares argument `id` with its layout, and others; pointers are passed to `run` in the order of declaration.
+    /// An argument without a layout is left out.
+    [[gnu::cold]] void add(int id, const_dnnl_memory_desc_t layout, auto... others) {
+        if constexpr (sizeof...(others) > 0) return add(id, layout), add(others...);
+        if (layout == nullptr) return;
         State& s = *state_;
         require<DeviceError>(s.count < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
         check_dnnl(dnnl_memory_create(s.memories[s.count].out(), layout, s.engine, DNNL_MEMORY_NONE),
@@ -128,12 +130,13 @@ public:
         ++s.count;
     }
 
-    /// Runs on these pointers: first the scratch memory if the primitive has any, then those declared, in order.
+    /// Runs on these pointers: first the scratch memory if the primitive has any, then those declared, in order. More
+    /// than were declared are ignored: those of a bias that the shape does not have.
     void run(std::byte* scratch, std::initializer_list<const void*> pointers) {
         State& s = *state_;
         int i = 0;
         if (s.count > 0 && s.arguments[0].arg == DNNL_ARG_SCRATCHPAD) set(i++, scratch);
-        for (const void* pointer : pointers) set(i++, pointer);
+        for (const void* pointer : pointers) i < s.count ? set(i++, pointer) : void();
         check_dnnl(dnnl_primitive_execute(s.primitive.get(), s.stream, s.count, s.arguments), "dnnl_primitive_execute");
     }
 
@@ -166,8 +169,7 @@ private:
     const dnnl_status_t status = dnnl_reorder_primitive_desc_create(description.out(), from, context.engine(), to,
                                                                     context.engine(), attributes.get());
     DnnlCall call(context, status, std::move(description), "reorder");
-    call.add(DNNL_ARG_FROM, from);
-    call.add(DNNL_ARG_TO, to);
+    call.add(DNNL_ARG_FROM, from, DNNL_ARG_TO, to);
     return call;
 }
 

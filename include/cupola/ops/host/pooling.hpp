@@ -92,8 +92,7 @@ public:
                                                                  source.get(), target.get(), strides, window, dilation,
                                                                  begin, end, attributes.get());
         forward_ = impl::DnnlCall(context, status, std::move(description), "pooling");
-        forward_.add(DNNL_ARG_SRC, source.get());
-        forward_.add(DNNL_ARG_DST, target.get());
+        forward_.add(DNNL_ARG_SRC, source.get(), DNNL_ARG_DST, target.get());
         saved_bytes_ = forward_.bytes(dnnl_query_workspace_md);
         if (saved_bytes_ != 0) forward_.add(DNNL_ARG_WORKSPACE, forward_.query(dnnl_query_workspace_md));
         if (!build.training || !build.input_gradient) return;
@@ -107,8 +106,7 @@ public:
                                                              source.get(), target.get(), strides, window, dilation,
                                                              begin, end, forward_.description(), attributes.get());
         backward_ = impl::DnnlCall(context, status, std::move(backward_description), "input gradient of a pooling");
-        backward_.add(DNNL_ARG_DIFF_DST, target.get());
-        backward_.add(DNNL_ARG_DIFF_SRC, source.get());
+        backward_.add(DNNL_ARG_DIFF_DST, target.get(), DNNL_ARG_DIFF_SRC, source.get());
         if (saved_bytes_ != 0) backward_.add(DNNL_ARG_WORKSPACE, backward_.query(dnnl_query_workspace_md));
     }
 

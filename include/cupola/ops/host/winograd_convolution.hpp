@@ -59,6 +59,8 @@ public:
         : map_{shape.height, shape.width, build.batch, shape.in_channels, shape.out_channels},
           bias_(shape.bias),
           activation_(build.activation),
+          adds_(build.adds_to_output),
+          formula_(build.formula),
           mask_(activation_.applies && !build.relu_mask_applied_by_next),
           runs_forward_(build.forward),
           trains_(build.training && build.parameter_gradients),
@@ -96,8 +98,9 @@ public:
     }
 
     void forward(const ForwardArgs<Host, T>& args) override {
-        forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, activation_,
-                     args.output, floats(args.scratch));
+        forward_.run(args.context, args.input, floats(args.packed),
+                     {bias_ ? args.parameters[1] : nullptr, activation_, adds_, formula_}, args.output,
+                     floats(args.scratch));
     }
 
     void backward(const BackwardArgs<Host, T>& args) override {
@@ -112,8 +115,8 @@ public:
                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));
     }
     void backward_data(const BackwardArgs<Host, T>& args) {
-        data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, Activation::none,
-                  args.input_gradient, floats(args.scratch));
+        data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), {}, args.input_gradient,
+                  floats(args.scratch));
     }
 
 private:
@@ -126,6 +129,8 @@ private:
     impl::TiledMap map_;
     bool bias_;
     impl::FusedActivation activation_;
+    bool adds_;
+    const OutputFormula* formula_;
     bool mask_, runs_forward_, trains_, input_gradient_;
     std::int64_t outputs_;
     impl::WinogradMap<W, T> forward_, data_;
@@ -184,6 +189,6 @@ template <HostElement T>
 }
 
 inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd<float>,
-                                               &impl::make_winograd_in_bfloat16};
+                                               &impl::make_winograd_in_bfloat16, true};
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -74,6 +74,15 @@ template <class M, class T, std::size_t Count>
     }
 }
 
+/// What follows the outputs' transform: the bias, or null, the sum with what is in the output, and an activation or a
+/// formula.
+struct AfterTransform {
+    const float* bias = nullptr;
+    FusedActivation activation = Activation::none;
+    bool adds = false;
+    const OutputFormula* formula = nullptr;
+};
+
 /// Reads and writes tensors of type T; the rest is float.
 template <class W, class T = float>
 class WinogradMap {
@@ -98,12 +107,12 @@ public:
         return static_cast<std::size_t>(zero_floats() + inputs + threads_ * product_floats());
     }
 
-    /// `filters` must have been written by pack_winograd_filters. `bias` may be null.
-    void run(const HostContext& context, const T* input, const float* filters, const float* bias,
-             FusedActivation activation, T* output, float* scratch) const {
+    /// `filters` must have been written by pack_winograd_filters.
+    void run(const HostContext& context, const T* input, const float* filters, const AfterTransform& after, T* output,
+             float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
         const T* const zeros = reinterpret_cast<const T*>(scratch);
-        const Tensors tensors{filters, bias, activation, output};
+        const Tensors tensors{filters, after, output};
         scratch += zero_floats();
         if (divides_channels_) return run_by_channels(context, input, zeros, tensors, scratch);
         const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
@@ -131,8 +140,8 @@ private:
     static constexpr std::int64_t cached_floats = 262144;
 
     struct Tensors {
-        const float *filters, *bias;
-        FusedActivation activation;
+        const float* filters;
+        AfterTransform after;
         T* output;
     };
 
@@ -205,10 +214,11 @@ private:
             transform_tile<typename W::Input>(rows, channels, c, to + c, input_stride());
     }
 
-    /// output = At m A + bias, for the channels [channel, channel + channels).
+    /// output = At m A + bias and what follows, for the channels [channel, channel + channels).
     void transform_outputs(const float* products, std::int64_t first, std::int64_t count, std::int64_t channel,
                            std::int64_t channels, const Tensors& tensors) const {
-        const FusedActivation activation = tensors.activation;
+        const AfterTransform after = tensors.after;
+        const FusedActivation activation = after.activation;
         const std::int64_t height = map_.height.output, width = map_.width.output;
         const std::int64_t stride = point_stride(block_, product_columns);
         for (std::int64_t t = 0; t < count; ++t) {
@@ -226,7 +236,7 @@ private:
                     });
                     from_points<typename W::Output>(line, half[j]);
                 }
-                const Lanes start = tensors.bias == nullptr ? Lanes{} : load_lanes(tensors.bias + channel + c);
+                const Lanes start = after.bias == nullptr ? Lanes{} : load_lanes(after.bias + channel + c);
                 for (std::int64_t y = 0; y < rows; ++y) {
                     Lanes line[W::points], values[W::tile];
                     for_each_index<W::points>([&](auto j) __attribute__((always_inline)) { line[j] = half[j][y]; });
@@ -234,15 +244,20 @@ private:
                     T* const to = corner + y * width * map_.out + c;
                     for_each_index<W::tile>([&](auto x) __attribute__((always_inline)) {
                         if (static_cast<std::int64_t>(x) >= columns) return;
+                        T* const place = to + static_cast<std::int64_t>(x) * map_.out;
                         Lanes value = values[x] + start;
+                        if (after.adds) value += load_lanes(place);
                         if (activation.applies) {
                             value = value < 0.0F ? Lanes{} : value;
                             value = value > activation.most ? Lanes{} + activation.most : value;
                         }
-                        store_lanes(to + static_cast<std::int64_t>(x) * map_.out, value);
+                        store_lanes(place, value);
                     });
                 }
             }
+            if (after.formula == nullptr) continue;
+            for (std::int64_t place = 0; place < rows * columns; ++place)
+                after.formula->apply(corner + (place / columns * width + place % columns) * map_.out, channels);
         }
     }
 
