@@ -35,6 +35,8 @@
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/name_table.hpp>
 #include <cupola/net/named_values.hpp>
+#include <cupola/net/prediction/host_formulas.hpp>
+#include <cupola/net/prediction/join.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/tied.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -101,7 +103,10 @@ public:
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
           streams_(InferenceStreams<D, typename Net::Precision::Activation>::template make<Net>(
-              {.max_batch = options.max_batch, .streams = options.streams, .device = options.device},
+              {.max_batch = options.max_batch,
+               .streams = options.streams,
+               .device = options.device,
+               .join = &join_nodes_on<Net, D>},
               parameters_of(checkpoint, weights_, name, options), checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,

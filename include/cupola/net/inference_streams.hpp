@@ -34,6 +34,8 @@ public:
         std::int64_t max_batch = 1;
         int streams = 1;
         typename D::Options device;
+        /// See PlanOptions.
+        decltype(PlanOptions::join) join = nullptr;
     };
 
     /// Throws InvalidArgument for invalid options, DeviceError, or OutOfMemory before it allocates more memory than is
@@ -129,7 +131,8 @@ private:
                 .context = std::make_unique<typename D::Context>(i, options.device), .plans = {}, .samples = {}};
             const auto team = stream.context->team();
             for (std::int64_t batch = options.max_batch;; batch /= 4) {
-                stream.plans.push_back({make_plan(*stream.context, {.batch = batch, .training = false}), batch, {}});
+                stream.plans.push_back(
+                    {make_plan(*stream.context, {.batch = batch, .training = false, .join = options.join}), batch, {}});
                 bytes_ += stream.plans.back().plan.bytes().total();
                 if (batch == 1) break;
                 if (batch < 4) batch = 4;
