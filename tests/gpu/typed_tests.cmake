@@ -13,4 +13,4 @@ foreach(name IN ITEMS activations adaptive_avg_pool2d batch_norm2d conv1d conv2d
 endforeach()
 list(APPEND typed_tests models/unet_test.cpp parallel/averaging_test.cpp parallel/compressed_test.cpp parallel/input_types_test.cpp parallel/kinds/centre_updates_test.cpp parallel/kinds/rules_on_devices_test.cpp)
 list(APPEND typed_tests loss/cross_entropy_test.cpp loss/elementwise_loss_test.cpp loss/golden_test.cpp)
-list(APPEND typed_tests net/branches_test.cpp net/frozen_test.cpp net/ids_test.cpp net/inputs_test.cpp net/named_values_test.cpp net/outputs_test.cpp net/products_test.cpp net/recompute_test.cpp net/tied_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/elastic_update_test.cpp optim/large_gradients_test.cpp optim/nesterov_velocity_test.cpp)
+list(APPEND typed_tests net/branches_test.cpp net/frozen_test.cpp net/ids_test.cpp net/inputs_test.cpp net/named_values_test.cpp net/outputs_test.cpp net/prediction/on_devices_test.cpp net/products_test.cpp net/recompute_test.cpp net/tied_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/elastic_update_test.cpp optim/large_gradients_test.cpp optim/nesterov_velocity_test.cpp)

@@ -7,7 +7,6 @@
 #include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
-#include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "../../instructions.hpp"
 #include "../../reference/compare.hpp"
@@ -66,7 +65,8 @@ void compare(double tolerance, const HostOptions& options) {
 template <class N>
 void compare_all() {
     compare<N>(2e-6, {.threads = 2});
-    compare<N>(1e-5, {.threads = 1, .convolution = &winograd});
+    compare<N>(1e-5, {.threads = 1, .convolution = &prediction_run::tiled});
+    compare<N>(1e-5, {.threads = 2, .convolution = &prediction_run::tiled_apart});
 }
 
 }  // namespace
@@ -137,26 +137,4 @@ TEST_CASE("a NaN and an infinity pass through a joined sum as through one apart"
         for (std::size_t i = 0; i < joined.size(); ++i) CHECK(std::isfinite(joined[i]) == std::isfinite(apart[i]));
         CHECK(std::ranges::any_of(joined, [](float y) { return !std::isfinite(y); }));
     }
-}
-
-TEST_CASE("a joined block computes its formula") {
-    struct Block : Sequential<Input<5>, Linear<5, no_bias>, Residual<Identity, Linear<4>, ReLU, Linear<5>>, ReLU> {};
-    const Floats w = random(Block::parameter_elements, 1, 0.5), x = random(5, 4, 1.0);
-    CHECK(joined_sums<Block>() == 1);
-    const auto at = [&](std::size_t layer, std::size_t p) { return w.data() + Block::layers[layer].offsets[p]; };
-    const auto product = [](const float* weight, const float* bias, const std::vector<double>& from, std::size_t out) {
-        std::vector<double> to(out);
-        for (std::size_t o = 0; o < out; ++o) {
-            to[o] = bias == nullptr ? 0 : static_cast<double>(bias[o]);
-            for (std::size_t i = 0; i < from.size(); ++i)
-                to[o] += static_cast<double>(weight[o * from.size() + i]) * from[i];
-        }
-        return to;
-    };
-    const std::vector<double> shortcut = product(at(0, 0), nullptr, {x.begin(), x.end()}, 5);
-    std::vector<double> hidden = product(at(2, 0), at(2, 1), shortcut, 4);
-    for (double& value : hidden) value = std::max(value, 0.0);
-    std::vector<double> y = product(at(4, 0), at(4, 1), hidden, 5);
-    for (std::size_t i = 0; i < 5; ++i) y[i] = std::max(y[i] + shortcut[i], 0.0);
-    CHECK(reference::distance(outputs<Block>(x, w, true), y) < 1e-6);
 }

@@ -8,6 +8,7 @@
 #include <cupola/host_operations.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/prediction/host_formulas.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
 
 namespace prediction_run {
 
@@ -31,6 +32,16 @@ Floats statistics() {
     }
     return running;
 }
+
+/// Winograd's algorithm for every 3 x 3 convolution that it can compute, however few tiles there are.
+inline std::unique_ptr<HostConvolution<float>> make_tiled(const BuildContext<Host>& build,
+                                                          const ConvolutionShape& shape) {
+    using Tiled = ops::WinogradConvolution<4, 3>;
+    return Tiled::supports(shape) ? std::make_unique<Tiled>(build, shape) : nullptr;
+}
+inline constexpr ConvolutionAlgorithm tiled{"tiled", &make_tiled, nullptr, true};
+/// The same, but not to be given what is joined.
+inline constexpr ConvolutionAlgorithm tiled_apart{"tiled_apart", &make_tiled};
 
 template <class N>
 std::vector<NodeInfo> nodes_of(bool joined) {
