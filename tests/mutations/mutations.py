@@ -730,7 +730,7 @@ MUTATIONS = [
         "may_add_to", "const bool read_later = «i > k + 1 && (is_there(nodes[i].reads) || is_there(nodes[i].also_reads))»;", "false",
         ["net/prediction/join: networks with joined sums*"]),
     Mutation("sum_of_tiles_forgotten", "Winograd's convolution overwrites what it should add to",
-        "transform_outputs", "if (after.adds) value += load_lanes(place);", "",
+        "transform_outputs", "if (after.adds) value += load_lanes(target);", "",
         ["net/prediction/join: networks with joined sums*"]),
     Mutation("factor_of_formula_forgotten", "an activation inside a product lacks its factor",
         "dnnl_attributes", "if («formula != nullptr && formula->scale != 1.0F») append(dnnl_eltwise_linear,", "false",

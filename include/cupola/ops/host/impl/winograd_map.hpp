@@ -244,20 +244,20 @@ private:
                     T* const to = corner + y * width * map_.out + c;
                     for_each_index<W::tile>([&](auto x) __attribute__((always_inline)) {
                         if (static_cast<std::int64_t>(x) >= columns) return;
-                        T* const place = to + static_cast<std::int64_t>(x) * map_.out;
+                        T* const target = to + static_cast<std::int64_t>(x) * map_.out;
                         Lanes value = values[x] + start;
-                        if (after.adds) value += load_lanes(place);
+                        if (after.adds) value += load_lanes(target);
                         if (activation.applies) {
                             value = value < 0.0F ? Lanes{} : value;
                             value = value > activation.most ? Lanes{} + activation.most : value;
                         }
-                        store_lanes(place, value);
+                        store_lanes(target, value);
                     });
                 }
             }
             if (after.formula == nullptr) continue;
-            for (std::int64_t place = 0; place < rows * columns; ++place)
-                after.formula->apply(corner + (place / columns * width + place % columns) * map_.out, channels);
+            for (std::int64_t pixel = 0; pixel < rows * columns; ++pixel)
+                after.formula->apply(corner + (pixel / columns * width + pixel % columns) * map_.out, channels);
         }
     }
 
