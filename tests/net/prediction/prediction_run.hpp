@@ -34,14 +34,14 @@ Floats statistics() {
 }
 
 /// Winograd's algorithm for every 3 x 3 convolution that it can compute, however few tiles there are.
-inline std::unique_ptr<HostConvolution<float>> make_tiled(const BuildContext<Host>& build,
-                                                          const ConvolutionShape& shape) {
-    using Tiled = ops::WinogradConvolution<4, 3>;
+template <class T>
+std::unique_ptr<HostConvolution<T>> make_tiled(const BuildContext<Host, T>& build, const ConvolutionShape& shape) {
+    using Tiled = ops::WinogradConvolution<4, 3, T>;
     return Tiled::supports(shape) ? std::make_unique<Tiled>(build, shape) : nullptr;
 }
-inline constexpr ConvolutionAlgorithm tiled{"tiled", &make_tiled, nullptr, true};
+inline constexpr ConvolutionAlgorithm tiled{"tiled", &make_tiled<float>, &make_tiled<BFloat16>, true};
 /// The same, but not to be given what is joined.
-inline constexpr ConvolutionAlgorithm tiled_apart{"tiled_apart", &make_tiled};
+inline constexpr ConvolutionAlgorithm tiled_apart{"tiled_apart", &make_tiled<float>};
 
 template <class N>
 std::vector<NodeInfo> nodes_of(bool joined) {
