@@ -44,6 +44,16 @@ struct OtherOrder : Sequential<Input<6, 6, 16>, Conv2d<16, 1>, Keep<"a">, Conv2d
 /// Three branches, whose sums follow each other.
 struct Three : Sequential<Input<6, 6, 16>, Conv2d<16, 1>,
     cupola::Add<Branch<Conv2d<16, 3>, ReLU>, Branch<Conv2d<16, 1>>, Branch<Conv2d<16, 3>>>, ReLU, Conv2d<4, 1>> {};
+/// A layer that makes its operation itself.
+struct OwnConvolution : Conv2d<16, 3> {
+    template <class BuildContext>
+        requires std::same_as<typename BuildContext::DeviceType, Host>
+    static ops::Convolution<Host, typename BuildContext::Element> operation(const BuildContext& build) {
+        return {{.context = build.context, .batch = build.batch, .input = build.input, .output = build.output,
+                 .training = false}, shape(build.input)};
+    }
+};
+struct OfOwnLayer : Sequential<Input<6, 6, 16>, Conv2d<16, 1>, Residual<Identity, Conv2d<16, 3>, OwnConvolution>> {};
 // clang-format on
 
 template <class N>
@@ -78,6 +88,7 @@ TEST_CASE("a sum is joined to the convolution or the product before it if nothin
     CHECK(joined_sums<ReadAgain>() == 2);
     CHECK(joined_sums<ReadByCaller>() == 0);
     CHECK(joined_sums<OtherOrder>() == 0);
+    CHECK(joined_sums<OfOwnLayer>() == 0);
     CHECK(joined_sums<Three>() == 0);  // its sums follow the last of the branches
     CHECK(nodes_of<Blocks>(false).size() > nodes_of<Blocks>(true).size());
 }

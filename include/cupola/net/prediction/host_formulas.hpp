@@ -76,13 +76,15 @@ template <class T>
     return {};
 }
 
+/// A layer that returns the factory has its operation made with all that the plan says; one that makes the operation
+/// itself may leave out what is joined.
 template <class T, class L>
 [[nodiscard]] constexpr JoinedLayer joined_on_host() {
     JoinedLayer joined{.formula = formula_of<T>(static_cast<const L*>(nullptr))};
     if constexpr (HasOperation<L, Host, T>) {
-        using Operation = OperationOf<L, Host, T>;
-        joined.joins =
-            std::is_same_v<Operation, ops::Convolution<Host, T>> || std::is_same_v<Operation, ops::Linear<Host, T>>;
+        using Returned = ReturnedBy<L, Host, T>;
+        joined.joins = std::is_same_v<Returned, OperationFactory<ops::Convolution<Host, T>, ConvolutionShape>> ||
+                       std::is_same_v<Returned, OperationFactory<ops::Linear<Host, T>, LinearShape>>;
     }
     return joined;
 }
