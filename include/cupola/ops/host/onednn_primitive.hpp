@@ -136,7 +136,8 @@ public:
         State& s = *state_;
         int i = 0;
         if (s.count > 0 && s.arguments[0].arg == DNNL_ARG_SCRATCHPAD) set(i++, scratch);
-        for (const void* pointer : pointers) i < s.count ? set(i++, pointer) : void();
+        for (const void* pointer : pointers)
+            if (i < s.count) set(i++, pointer);
         check_dnnl(dnnl_primitive_execute(s.primitive.get(), s.stream, s.count, s.arguments), "dnnl_primitive_execute");
     }
 
