@@ -4,7 +4,8 @@
 // to its output (post-op `sum`) and applies an activation (post-op `eltwise`). So do the products by rows and
 // Winograd's algorithm, with the layer's own formula. oneDNN has the activations below, with values that differ by
 // rounding; ReLU6 and HardSigmoid bound a NaN, as a ReLU inside a convolution does. Others, such as a formula of the
-// user's, keep a pass of their own.
+// user's, keep a pass of their own. So does Softplus: that of oneDNN is as inexact far below 0 as it is at 0, by up to
+// 2e-6, so that it has values that are not positive.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,6 @@
 #include <cupola/layers/relu6.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
-#include <cupola/layers/softplus.hpp>
 #include <cupola/layers/tanh.hpp>
 #include <cupola/net/prediction/join.hpp>
 #include <cupola/ops/convolution.hpp>
@@ -52,10 +52,6 @@ template <class Formula>
 [[nodiscard]] constexpr OutputFormula dnnl_formula(const HardSwishFormula&) {
     return {dnnl_eltwise_hardswish, 1.0F / 6.0F, 0.5F};
 }
-/// Above 20 the logarithm of a float adds nothing.
-[[nodiscard]] constexpr OutputFormula dnnl_formula(const SoftplusFormula& f) {
-    return f.threshold < 20.0F ? OutputFormula{} : OutputFormula{dnnl_eltwise_soft_relu, f.beta};
-}
 
 /// Called for a part of the output that is in a cache.
 template <class T, class Formula, Number... constants>
@@ -65,13 +61,15 @@ void apply_in_place(void* values, std::int64_t count) {
                      static_cast<const T*>(to));
 }
 
-template <class T, class Formula, Number... constants>
+/// Of a layer whose `operation` returns a `Returned`: a class derived from an activation may have another operation.
+template <class T, class Returned, class Formula, Number... constants>
 [[nodiscard]] constexpr OutputFormula formula_of(const Pointwise<Formula, constants...>*) {
+    if (!std::is_same_v<Returned, OperationFactory<ops::Pointwise<Host, T, Formula>, Formula>>) return {};
     OutputFormula formula = dnnl_formula(Formula{static_cast<float>(constants)...});
     if (formula.algorithm != 0) formula.apply = &apply_in_place<T, Formula, constants...>;
     return formula;
 }
-template <class T>
+template <class T, class Returned>
 [[nodiscard]] constexpr OutputFormula formula_of(const void*) {
     return {};
 }
@@ -80,9 +78,10 @@ template <class T>
 /// itself may leave out what is joined.
 template <class T, class L>
 [[nodiscard]] constexpr JoinedLayer joined_on_host() {
-    JoinedLayer joined{.formula = formula_of<T>(static_cast<const L*>(nullptr))};
+    JoinedLayer joined;
     if constexpr (HasOperation<L, Host, T>) {
         using Returned = ReturnedBy<L, Host, T>;
+        joined.formula = formula_of<T, Returned>(static_cast<const L*>(nullptr));
         joined.joins = std::is_same_v<Returned, OperationFactory<ops::Convolution<Host, T>, ConvolutionShape>> ||
                        std::is_same_v<Returned, OperationFactory<ops::Linear<Host, T>, LinearShape>>;
     }
