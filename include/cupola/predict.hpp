@@ -106,7 +106,7 @@ public:
               {.max_batch = options.max_batch,
                .streams = options.streams,
                .device = options.device,
-               .join = &join_nodes_on<Net, D>},
+               .join = join_of<Net, D>(options.device)},
               parameters_of(checkpoint, weights_, name, options), checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,

@@ -118,6 +118,13 @@ TEST_CASE("networks with joined sums compute what they compute without") {
     SUBCASE("of three branches") { compare_all<Three>(); }
 }
 
+TEST_CASE("nothing is joined with an algorithm of the user's that cannot compute what is joined") {
+    CHECK((join_of<Blocks, Host>({}) != nullptr));
+    CHECK((join_of<Blocks, Host>({.convolution = &prediction_run::tiled}) != nullptr));
+    CHECK((join_of<Blocks, Host>({.convolution = &winograd}) != nullptr));
+    CHECK((join_of<Blocks, Host>({.convolution = &prediction_run::tiled_apart}) == nullptr));
+}
+
 TEST_CASE("a joined sum needs no memory of its own") {
     const auto bytes = [](bool joined) {
         std::vector<NodeInfo> nodes = nodes_of<Blocks>(joined);

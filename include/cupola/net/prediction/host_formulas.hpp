@@ -24,6 +24,7 @@
 #include <cupola/layers/tanh.hpp>
 #include <cupola/net/prediction/join.hpp>
 #include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/linear.hpp>
 
@@ -92,5 +93,10 @@ template <class T, class L>
 
 template <impl::HostElement T, class L>
 inline constexpr JoinedLayer joined_layer<Host, T, L> = impl::joined_on_host<T, L>();
+
+/// An algorithm of the user's that cannot compute what is joined keeps its convolutions: nothing is joined then.
+[[nodiscard]] inline bool joins_with(const HostOptions& options) {
+    return options.convolution == nullptr || options.convolution->joins;
+}
 
 }}  // namespace cupola::CUPOLA_ABI

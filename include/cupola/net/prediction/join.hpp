@@ -118,7 +118,13 @@ struct CollectJoinedLayers {
 
 }  // namespace impl
 
-/// PlanOptions::join of a network on a device.
+/// Whether the options of a device leave what is joined to the device; an overload for its options may say no.
+template <class Options>
+[[nodiscard]] constexpr bool joins_with(const Options&) {
+    return true;
+}
+
+/// The pass of join_of.
 template <class Net, class Device>
 [[nodiscard, gnu::cold]] std::size_t join_nodes_on(std::span<const LayerInfo> layers, std::span<NodeInfo> nodes) {
     static constexpr auto collected = [] {
@@ -127,6 +133,12 @@ template <class Net, class Device>
         return result;
     }();
     return join_nodes(layers, collected.layers, nodes);
+}
+
+/// PlanOptions::join of a network on a device; null if nothing is joined.
+template <class Net, class Device>
+[[nodiscard]] auto join_of(const typename Device::Options& options) -> decltype(&join_nodes_on<Net, Device>) {
+    return joins_with(options) ? &join_nodes_on<Net, Device> : nullptr;
 }
 
 }}  // namespace cupola::CUPOLA_ABI
