@@ -8,19 +8,11 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+#include "sanitized.hpp"
 #include "standard.hpp"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool threads_can_be_limited = false;  // a sanitizer ends a process that has no address space left
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool threads_can_be_limited = false;
-#else
-inline constexpr bool threads_can_be_limited = true;
-#endif
-#else
-inline constexpr bool threads_can_be_limited = true;
-#endif
+/// A sanitizer ends a process that has no address space left.
+inline constexpr bool threads_can_be_limited = !sanitized;
 
 /// From now on this process can start `more` threads, until it ends. For a case that `run_in_child` runs.
 inline void limit_threads(int more) {

@@ -9,6 +9,7 @@
 #include <cupola/host.hpp>
 #include <cupola/models/cifar10_net.hpp>
 
+#include "sanitized.hpp"
 #include "standard.hpp"
 
 namespace tutorial {
@@ -19,15 +20,6 @@ using Loss = Cifar10Loss;
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using Training = DataParallel<Net, Loss, Optimizer, Averaging, Host>;
 
-/// Under a sanitizer the tutorial's network takes minutes: tests then take the small one, and fewer steps.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-inline constexpr bool sanitized = false;
-#endif
-
 /// A network of the tutorial's kinds of layer that a sanitizer gets through in seconds.
 struct SmallNet : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 5, stride(2)>>, ReLU, MaxPool2d<3, 2>,
                              LocalResponseNorm<2>, Named<"conv2", Conv2d<8, 3>>, ReLU, Flatten,
@@ -36,7 +28,7 @@ using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3">>
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using SmallTraining = DataParallel<SmallNet, SmallLoss, Optimizer, Averaging, Host>;
 
-/// The network that a test of whole trainings takes.
+/// The network that a test of whole trainings takes: under a sanitizer the small one, since the tutorial's takes minutes.
 using AnyNet = std::conditional_t<sanitized, SmallNet, Net>;
 using AnyTraining = std::conditional_t<sanitized, SmallTraining<>, Training<>>;
 

@@ -12,20 +12,11 @@
 #include <cupola/io/impl/whole_file.hpp>
 
 #include "../child_process.hpp"
+#include "../sanitized.hpp"
 #include "../standard.hpp"
 #include "../temporary_folder.hpp"
 
 namespace io_tests {
-
-/// A sanitizer has a memory of its own: no test of sizes then.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IO_TESTS_SANITIZED 1
-#elif defined(__has_feature)
-#define IO_TESTS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define IO_TESTS_SANITIZED 0
-#endif
-inline constexpr bool sanitized = IO_TESTS_SANITIZED;
 
 using ::TemporaryFolder;
 

@@ -216,7 +216,7 @@ TEST_CASE("Every byte of the data lies in exactly one tensor") {
 }
 
 TEST_CASE("The reader allocates less than a mebibyte beside the file itself, for any safetensors file" *
-          doctest::skip(io_tests::sanitized)) {
+          doctest::skip(sanitized)) {
     std::string many_tensors = "{", many_texts = "{\"__metadata__\":{", many_open;
     for (int i = 0; i < 20'000; ++i) {
         const std::string name = std::to_string(i);
@@ -302,7 +302,7 @@ TEST_CASE("The tensors of a file that is opened stay in it, and are read in part
 }
 
 // A sanitizer takes terabytes of addresses for itself, and ends the program where malloc fails.
-TEST_CASE("A safetensors file that is larger than the memory is an error" * doctest::skip(io_tests::sanitized)) {
+TEST_CASE("A safetensors file that is larger than the memory is an error" * doctest::skip(sanitized)) {
     const TemporaryFolder folder;
     io_tests::write_bytes(folder.path("x"), "");
     std::filesystem::resize_file(folder.path("x"), std::uintmax_t{1} << 33);

@@ -63,6 +63,8 @@ void labels_agree() {
         for (const std::int64_t batch : {1, 3, 1025}) {
             if (batch * output.size() > 200'000) continue;
             for (const float smoothing : {0.0F, 0.1F}) {
+                // What depends on the number of rows does not depend on the smoothing.
+                if (batch > 3 && smoothing == 0.0F) continue;
                 const std::uint64_t seed = reference::fresh_seed();
                 INFO(to_string(output), ", batch ", batch, ", smoothing ", smoothing, ", seed ", seed);
                 reference::Random random(seed);
@@ -93,6 +95,8 @@ void soft_targets_agree() {
         for (const std::int64_t batch : {1, 3, 1025}) {
             if (batch * output.size() > 200'000) continue;
             for (const float smoothing : {0.0F, 0.1F}) {
+                // What depends on the number of rows does not depend on the smoothing.
+                if (batch > 3 && smoothing == 0.0F) continue;
                 const std::uint64_t seed = reference::fresh_seed();
                 INFO(to_string(output), ", batch ", batch, ", smoothing ", smoothing, ", seed ", seed);
                 reference::Random random(seed);

@@ -31,31 +31,35 @@ struct Linears {
     }
     template <class D>
     static std::vector<Case> cases() {
-        return {{1, 1, 1},
-                {1, 1, 1, false},
-                {1, 64, 10},
-                {3, 5, 3},
-                {3, 5, 3, false},
-                {3, 37, 19},
-                {17, 16, 64},
-                {17, 65, 63, false},
-                {16, 64, 64},
-                {1, 2304, 384},
-                {4, 2304, 384},
-                {32, 384, 192},
-                {128, 192, 10},
-                {128, 192, 10, false},
-                {7, 1000, 1},
-                {7, 1, 1000},
-                {33, 100, 129},
-                {300, 20, 16},
-                {129, 9, 7, false},
-                {40, 33, 17},
-                // With more than 1,024 samples a layer on Cuda is never in a chain (LinearChainLimits).
-                {1025, 37, 19},
-                {1030, 16, 24, false},
-                {1025, 20, 16},
-                {1025, 5, 3}};
+        std::vector<Case> all{{1, 1, 1},
+                              {1, 1, 1, false},
+                              {1, 64, 10},
+                              {3, 5, 3},
+                              {3, 5, 3, false},
+                              {3, 37, 19},
+                              {17, 16, 64},
+                              {17, 65, 63, false},
+                              {16, 64, 64},
+                              {1, 2304, 384},
+                              {4, 2304, 384},
+                              {32, 384, 192},
+                              {128, 192, 10},
+                              {128, 192, 10, false},
+                              {7, 1000, 1},
+                              {7, 1, 1000},
+                              {33, 100, 129},
+                              {300, 20, 16},
+                              {129, 9, 7, false},
+                              {40, 33, 17},
+                              // With more than 1,024 samples a layer on Cuda is never in a chain (LinearChainLimits).
+                              {1025, 37, 19},
+                              {1030, 16, 24, false},
+                              {1025, 20, 16},
+                              {1025, 5, 3}};
+        // Host has code of its own for many weights and a few samples; on Cuda, where they take longest in the emulator, float is enough.
+        if (!DeviceOf<D>::host_memory && !std::same_as<ElementOf<D>, float>)
+            std::erase_if(all, [](const Case& c) { return c.in * c.out > 500'000; });
+        return all;
     }
     static reference::Linear oracle(const Case& c) {
         return {static_cast<std::size_t>(c.batch), static_cast<std::size_t>(c.in), static_cast<std::size_t>(c.out)};

@@ -13,6 +13,7 @@
 #include <cupola/parallel/state_transfer.hpp>
 
 #include "child_process.hpp"
+#include "sanitized.hpp"
 #include "throws_with.hpp"
 
 namespace {
@@ -82,15 +83,7 @@ TEST_CASE("a call from a second thread is rejected while one is in progress") {
 }
 
 // ThreadSanitizer ends a child that detaches threads which it does not have.
-#if defined(__SANITIZE_THREAD__)
-#define CUPOLA_TEST_FORKS 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CUPOLA_TEST_FORKS 0
-#endif
-#endif
-#ifndef CUPOLA_TEST_FORKS
-TEST_CASE("a call in a child of fork() is rejected, and the child ends") {
+TEST_CASE("a call in a child of fork() is rejected, and the child ends" * doctest::skip(thread_sanitized)) {
     const Samples samples;
     Training training({.batch_size = 4});
     const auto batches = [&](std::int64_t, int, HostContext&) { return samples.view(); };
@@ -103,4 +96,3 @@ TEST_CASE("a call in a child of fork() is rejected, and the child ends") {
     training.step(batches);
     CHECK(training.step() == 2);
 }
-#endif

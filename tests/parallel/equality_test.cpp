@@ -14,7 +14,7 @@ namespace {
 
 using Training = tutorial::AnyTraining;
 /// The fewer for all numbers of replicas but one.
-constexpr std::int64_t few_steps = 10, equal_steps = tutorial::sanitized ? few_steps : 50;
+constexpr std::int64_t few_steps = 10, equal_steps = sanitized ? few_steps : 50;
 constexpr std::int64_t batch_size = 16;
 
 auto batches_of(int replicas, std::int64_t batch) {

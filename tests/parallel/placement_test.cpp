@@ -13,7 +13,7 @@
 namespace {
 
 using Training = tutorial::AnyTraining;
-constexpr std::int64_t steps = tutorial::sanitized ? 10 : 50;
+constexpr std::int64_t steps = sanitized ? 10 : 50;
 
 struct Placed {
     int devices = 1;

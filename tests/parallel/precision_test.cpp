@@ -24,11 +24,11 @@ static_assert(Network<Narrow> && Narrow::parameter_count == tutorial::AnyNet::pa
 static_assert(10 * activation_bytes<NarrowTutorial>(128) < 6 * activation_bytes<tutorial::Net>(128));
 static_assert(10 * activation_bytes<NarrowTutorial>(128, false) < 6 * activation_bytes<tutorial::Net>(128, false));
 
-using Loss = std::conditional_t<tutorial::sanitized, tutorial::SmallLoss, tutorial::Loss>;
+using Loss = std::conditional_t<sanitized, tutorial::SmallLoss, tutorial::Loss>;
 template <class Net, class Statistics = FirstReplica>
 using Training = DataParallel<Net, Loss, Sgd, ConcatMean, Host, Statistics>;
 
-constexpr std::int64_t batch_size = 16, steps = tutorial::sanitized ? 5 : 30;
+constexpr std::int64_t batch_size = 16, steps = sanitized ? 5 : 30;
 
 bool has_bfloat16() {
     const std::string isa = Host::library_isa();
