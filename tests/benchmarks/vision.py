@@ -115,10 +115,8 @@ def main():
         "",
         *machine.lines(computer),
         "",
-        *machine.table(["network", "program", "how", "ms/step", "peak MB"], steps),
-        "",
-        *machine.table(["prediction", "Cupola, ms", "ONNX Runtime, ms", "difference"], predictions),
-        "",
+        *([*machine.table(["network", "program", "how", "ms/step", "peak MB"], steps), ""] if steps else []),
+        *([*machine.table(["prediction", "Cupola, ms", "ONNX Runtime, ms", "difference"], predictions), ""] if predictions else []),
         *machine.table(["what", "asked", "measured", "met"], asked),
         "",
     ]
