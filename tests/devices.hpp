@@ -31,14 +31,20 @@ struct DeviceAndElement {
     using Device = D;
     using Element = T;
 };
+/// Whether the tests run in the emulator of Cuda, where some take minutes.
+#if defined(CUPOLA_TEST_CUDA) && !defined(__CUDACC__)
+inline constexpr bool emulated = true;
+#else
+inline constexpr bool emulated = false;
+#endif
 #ifdef CUPOLA_TEST_CUDA
 #ifdef __CUDACC__
 using DevicesAndElements =
     std::tuple<DeviceAndElement<cupola::Cuda, float>, DeviceAndElement<cupola::Cuda, cupola::BFloat16>,
                DeviceAndElement<cupola::Cuda, cupola::Float16>>;
 #else
-// Both types of 16 bits have the same kernels but for the conversions. On the emulator the operations are tested with one of them
-// and the layers, which run the same operations, with the other: that is a third less to compile and to run.
+// Both types of 16 bits have the same kernels but for the conversions. On the emulator the operations are tested with
+// one of them and the layers, which run the same operations, with the other: a third less to compile and to run.
 template <bool layers>
 using EmulatedElements =
     std::tuple<DeviceAndElement<cupola::Cuda, float>,

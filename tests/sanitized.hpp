@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a test is compiled with AddressSanitizer or ThreadSanitizer, with which it takes ten times as long or more. They look for wrong
-// accesses, not for wrong numbers, so fewer steps and fewer combinations are enough for them.
+// Whether a test is compiled with AddressSanitizer or ThreadSanitizer, with which it takes ten times as long or more.
+// They look for wrong accesses, not for wrong numbers, so fewer steps and fewer combinations are enough for them.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)

@@ -28,7 +28,8 @@ using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3">>
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using SmallTraining = DataParallel<SmallNet, SmallLoss, Optimizer, Averaging, Host>;
 
-/// The network that a test of whole trainings takes: under a sanitizer the small one, since the tutorial's takes minutes.
+/// The network that a test of whole trainings takes: under a sanitizer the small one, since the tutorial's takes
+/// minutes.
 using AnyNet = std::conditional_t<sanitized, SmallNet, Net>;
 using AnyTraining = std::conditional_t<sanitized, SmallTraining<>, Training<>>;
 

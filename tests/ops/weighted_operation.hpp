@@ -27,11 +27,11 @@ void for_each_case(const Check& check, std::size_t first = 0, std::size_t step =
     }
 }
 
-/// For what is on top of the operation itself, which agrees() checks in each case: the same, or a third of the cases from `first` on, a
-/// number below 3, where they take minutes (in the emulator and under sanitizers).
+/// For what is on top of the operation itself, which agrees() checks in each case: the same, or, in the emulator and
+/// under sanitizers, where all take minutes, a third of the cases from `first` on, a number below 3.
 template <class Operation, class D, class Check>
 void for_some_cases(std::size_t first, const Check& check) {
-    const bool is_slow = sanitized || !DeviceOf<D>::host_memory;
+    constexpr bool is_slow = sanitized || emulated;
     for_each_case<Operation, D>(check, is_slow ? first : 0, is_slow ? 3 : 1);
 }
 
