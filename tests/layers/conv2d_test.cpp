@@ -13,7 +13,7 @@ namespace {
 constexpr Shape image{24, 24, 3};
 using Conv1 = Conv2d<64, 5>;
 
-static_assert(Conv1::output(image).shape == Shape{24, 24, 64} && Conv1::output(image).error == nullptr);
+static_assert(Conv1::output(image).shape == Shape{24, 24, 64} && Conv1::output(image).error.empty());
 static_assert(Conv2d<64, 5, valid>::output(image).shape == Shape{20, 20, 64});
 static_assert(Conv2d<64, 5, stride(2)>::output(image).shape == Shape{12, 12, 64});
 static_assert(Conv2d<64, 5, stride(3), valid>::output(Shape{24, 23, 3}).shape == Shape{7, 7, 64});
@@ -113,12 +113,12 @@ static_assert(std::string_view(Conv2d<8, 3, stride(1, 0)>::output(image).error) 
               "has the stride 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<8, kernel(3, 5), pad(3, 2)>::output(image).error) ==
               "has a padding as large as its kernel: some outputs would not depend on the input");
-static_assert(Conv2d<8, 3, pad(4), dilation(2)>::output(image).error == nullptr);
+static_assert(Conv2d<8, 3, pad(4), dilation(2)>::output(image).error.empty());
 static_assert(std::string_view(Conv2d<8, 3, pad(5), dilation(2)>::output(image).error) ==
               "has a padding as large as its kernel: some outputs would not depend on the input");
 static_assert(std::string_view(Conv2d<8, 3, dilation(1, 0)>::output(image).error) ==
               "has the dilation 0, which must be at least 1");
-static_assert(Conv2d<8, 3, depthwise>::output(Shape{8, 8, 0}).error != nullptr);
+static_assert(!Conv2d<8, 3, depthwise>::output(Shape{8, 8, 0}).error.empty());
 static_assert(std::string_view(Conv2d<8, 3, groups(0)>::output(image).error) ==
               "has the number of groups 0, which must be at least 1");
 static_assert(std::string_view(Conv2d<8, 3, groups(2)>::output(image).error) ==

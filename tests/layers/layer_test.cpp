@@ -147,10 +147,11 @@ static_assert(Operation<Unchanging::Operation, Host> && !Operation<WithoutBackwa
 
 TEST_CASE("a layer's output is a shape or an error") {
     const ShapeResult shape = Shape{3, 4};
-    CHECK(shape.error == nullptr);
+    CHECK(shape.error.empty());
     CHECK(shape.shape == Shape{3, 4});
     const ShapeResult error = ShapeError{"has a size of zero"};
-    CHECK(std::string_view(error.error) == "has a size of zero");
+    CHECK(error.error == "has a size of zero");
+    CHECK(!ShapeResult(ShapeError{""}).error.empty());
 }
 
 TEST_CASE("an operation that declares no memory needs none") {

@@ -68,8 +68,8 @@ struct Conv1d {
             !are_window_extents({input[0], Row::kernels.width, Row::strides.width, Row::pads.width, reach}))
             return ShapeError{"has an input, a kernel, a stride or a padding of more than 2^29 positions"};
         const ShapeResult row = Row::output(impl::one_row(input));
-        if (row.error != nullptr) {
-            const bool is_of_dilation = std::string_view(row.error) == std::string_view(Row::dilation_error);
+        if (!row.error.empty()) {
+            const bool is_of_dilation = row.error == std::string_view(Row::dilation_error);
             return is_of_dilation ? ShapeError{dilation_error.c_str()} : ShapeError{row.error};
         }
         return Shape{row.shape.width(), channels};

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <cupola/layers/graph_operator.hpp>
@@ -107,7 +108,7 @@ struct Conv2d : impl::ConvolutionOptions<channels, kernel, options...> {
         if constexpr (groups.depthwise) {
             if (input.channels() < 1 || channels % input.channels() != 0)
                 return ShapeError{"is depthwise, and its channels are no multiple of those of its input"};
-        } else if (const char* const error = Given::groups_error(input.channels()); error != nullptr) {
+        } else if (const std::string_view error = Given::groups_error(input.channels()); !error.empty()) {
             return ShapeError{error};
         }
         const ConvolutionShape s = shape(input);

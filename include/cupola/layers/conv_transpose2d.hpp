@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <cupola/layers/graph_operator.hpp>
@@ -111,7 +112,8 @@ struct ConvTranspose2d : impl::ConvolutionOptions<channels, kernel, options...> 
                                  saturating_product(input.width(), strides.width), pads.height, pads.width,
                                  reach.height, reach.width}))
             return ShapeError{too_large};
-        if (const char* const error = Given::groups_error(input.channels()); error != nullptr) return ShapeError{error};
+        if (const std::string_view error = Given::groups_error(input.channels()); !error.empty())
+            return ShapeError{error};
         // With the extents above, those of the output fit in 64 bits.
         const ConvolutionShape s = shape(input).convolution;
         if (!are_window_extents({s.height.input, s.width.input})) return ShapeError{too_large};

@@ -36,18 +36,19 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// An error in a layer's input; `text` completes "layer 3 (Linear<10>) ...".
+/// An error in a layer's input; `text`, which lives as long as the program, completes "layer 3 (Linear<10>) ...".
 struct ShapeError {
-    const char* text;
+    std::string_view text;
 };
 
-/// The output extents of a layer, or the error that prevents them.
+/// The output extents of a layer, or the error that prevents them; `error` is empty if there is none.
 struct ShapeResult {
     Shape shape{};
-    const char* error = nullptr;
+    std::string_view error{};
 
-    constexpr ShapeResult(const Shape& output) : shape(output) {}   // NOLINT: a shape is the usual answer
-    constexpr ShapeResult(ShapeError wrong) : error(wrong.text) {}  // NOLINT
+    constexpr ShapeResult(const Shape& output) : shape(output) {}  // NOLINT: a shape is the usual answer
+    constexpr ShapeResult(ShapeError wrong)                        // NOLINT
+        : error(wrong.text.empty() ? "has an input that it does not accept" : wrong.text) {}
 };
 
 /// The properties of a layer, in addition to its kind, that passes over a network use. The defaults are the safe ones.

@@ -25,6 +25,7 @@
 
 #include <concepts>
 #include <string>
+#include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
@@ -83,7 +84,7 @@ template <class L, Device D>
                                             const typename D::Options& device = {}) {
     LayerInfo layer;
     layer.input = input;
-    if (const char* const error = impl::fill_layer<L>(layer)) {
+    if (const std::string_view error = impl::fill_layer<L>(layer); !error.empty()) {
         throw InvalidArgument(text(layer.type, " ", error, "; its input is ", to_string(input)));
     }
     return impl::check_layer<D>(layer, &make_node<L, D>, options, device);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <cupola/layers/layer.hpp>
@@ -33,13 +34,13 @@ struct ConvolutionOptions {
                                                                {"dilation", dilations.least()},
                                                                {"number of groups", groups.value}});
 
-    /// The error of groups(n) for an input of so many channels; null if there is none.
-    [[nodiscard]] static constexpr const char* groups_error(std::int64_t in_channels) {
+    /// The error of groups(n) for an input of so many channels; empty if there is none.
+    [[nodiscard]] static constexpr std::string_view groups_error(std::int64_t in_channels) {
         if constexpr (groups.value > 1) {
-            if (in_channels % groups.value != 0) return input_groups_error.c_str();
-            if (channels % groups.value != 0) return output_groups_error.c_str();
+            if (in_channels % groups.value != 0) return input_groups_error;
+            if (channels % groups.value != 0) return output_groups_error;
         }
-        return nullptr;
+        return {};
     }
 
     /// The rows and columns between the first element of the kernel and the last.

@@ -56,7 +56,7 @@ struct Pool1d {
         if (!are_window_extents({input[0], Row::windows.width, Row::strides.width}))
             return ShapeError{"has an input, a window or a stride of more than 2^29 positions"};
         const ShapeResult row = Row::output(one_row(input));
-        if (row.error != nullptr) return row;
+        if (!row.error.empty()) return row;
         return Shape{row.shape.width(), input.channels()};
     }
 

@@ -40,8 +40,6 @@ struct Walk {
     };
     std::array<KeptValue, layer_count> kept{};
     std::size_t kept_count = 0;
-    /// Checks them at the end; null if nothing in the list has to do with them.
-    void (*check_kept)(Walk&) = nullptr;
     /// Whether a layer reads ids or bytes.
     bool reads_other_types = false;
     /// The sets of parameters that have names (net/tied.hpp): the first and the last layer of each.
@@ -51,8 +49,10 @@ struct Walk {
     };
     std::array<TiedSet, layer_count> tied{};
     std::size_t tied_count = 0;
-    /// Checks them at the end; null if there are none.
-    void (*check_tied)(Walk&) = nullptr;
+    static constexpr void check_nothing(Walk&) {}
+    /// They check both at the end. None is null: under -fsanitize=undefined, g++ 12 does not take a comparison of a
+    /// function with null as a constant.
+    void (*check_kept)(Walk&) = check_nothing, (*check_tied)(Walk&) = check_nothing;
     /// Whether a value that is read by its name was not found, its name and that outside the block, and whether it is
     /// kept later in the list.
     bool missing = false;
@@ -109,14 +109,14 @@ constexpr void describe_missing(CompileTimeMessage& message) {
 }
 
 /// A separate function per layer type, so that layers that differ only in their names share it. Returns the error in
-/// the layer's input, or null.
+/// the layer's input, which is empty if there is none.
 template <class L>
-constexpr const char* fill_layer(LayerInfo& layer) {
+constexpr std::string_view fill_layer(LayerInfo& layer) {
     layer.type = short_type_name<L>();
     layer.description = description_of<L>();
     if constexpr (Layer<L>) {
         const ShapeResult result = L::output(layer.input);
-        if (result.error != nullptr) return result.error;
+        if (!result.error.empty()) return result.error;
         layer.output = result.shape;
         if (!layer.output.is_at_most(max_elements)) return "has an output of more than 2^40 elements per sample";
         const Parameters parameters = parameters_of<L>(layer.input), buffers = buffers_of<L>(layer.input);
@@ -136,7 +136,7 @@ constexpr const char* fill_layer(LayerInfo& layer) {
         layer.traits = traits_of<L>();
         layer.multiply_adds = multiply_adds_of<L>(layer.input);
     }
-    return nullptr;
+    return {};
 }
 
 /// If a value is an unchanged input of the network, the layer that has the input's type; otherwise null. `value`
@@ -209,16 +209,16 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     layer.name = name;
     layer.input = walk.shape;
     layer.reads = walk.value;
-    const char* const wrong_input = fill_layer<L>(layer);
+    const std::string_view wrong_input = fill_layer<L>(layer);
     if constexpr (!Layer<L>) {
         describe(walk.diagnostic, walk.count + 1, layer);
         describe_missing<L>(walk.diagnostic << " ");
         return;
     }
-    const char* const wrong_kind = wrong_input != nullptr ? nullptr : kind_conflict(layer);
-    if (wrong_input != nullptr || wrong_kind != nullptr) {
+    const char* const wrong_kind = wrong_input.empty() ? kind_conflict(layer) : nullptr;
+    if (!wrong_input.empty() || wrong_kind != nullptr) {
         describe(walk.diagnostic, walk.count + 1, layer);
-        if (wrong_input != nullptr) {
+        if (!wrong_input.empty()) {
             walk.diagnostic << " " << wrong_input;
         } else {
             walk.diagnostic << " has the kind " << to_string(layer.kind) << " and " << wrong_kind << "; its output is "

@@ -70,7 +70,7 @@ constexpr void list_outermost_names(CompileTimeMessage& message, std::span<const
     std::string_view before;
     std::int64_t more = 0;
     for (const LayerInfo& layer : layers) {
-        const std::string_view name = layer.name.substr(0, layer.name.find('.'));
+        const std::string_view name(layer.name.begin(), std::ranges::find(layer.name, '.'));
         if (name.empty() || name == before) continue;
         if (message.size > most) {
             ++more;

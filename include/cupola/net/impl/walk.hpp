@@ -155,7 +155,8 @@ constexpr void check_unnamed_parameters(Walk<layer_count>& walk, std::span<const
     for (std::size_t i = 0; i < walk.count; ++i) {
         const std::string_view name = walk.layers[i].name;
         if (!has_parameter(walk.layers[i], "")) continue;
-        for (std::size_t dot = name.find('.'); dot < name.size(); dot = name.find('.', dot + 1)) {
+        for (std::size_t dot = 0; dot < name.size(); ++dot) {
+            if (name[dot] != '.') continue;
             const std::string_view outer = name.substr(0, dot);
             if (!std::binary_search(hashes.begin(), hashes.end(), name_hash(outer))) continue;
             for (std::size_t k = 0; k < walk.count; ++k) {
@@ -220,9 +221,9 @@ template <class... Modules>
             LayerInfo& last = walk.layers[walk.value - 1];
             last.only_read_aside = last.only_read_aside || last.is_output;
         }
-        if (walk.check_kept != nullptr) walk.check_kept(walk);
+        walk.check_kept(walk);
         check_input_types(walk);
-        if (walk.check_tied != nullptr) walk.check_tied(walk);
+        walk.check_tied(walk);
         if (walk.diagnostic.empty()) check_names(walk);
     }
     return walk;
