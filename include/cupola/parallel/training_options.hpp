@@ -11,7 +11,7 @@
 #include <cupola/core/loss_scale.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/loss/loss_collection.hpp>
-#include <cupola/net/pipeline/cut_info.hpp>
+#include <cupola/net/pipeline/cut_choice.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/parameter_group.hpp>
 

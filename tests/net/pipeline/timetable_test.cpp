@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/pipeline/cut_info.hpp, cupola/net/pipeline/timetable_of.hpp
+// Covers: cupola/net/pipeline/cut_choice.hpp, cupola/net/pipeline/cut_info.hpp, cupola/net/pipeline/timetable_of.hpp
 //
 // Timetables as constant expressions: length, bubble, slots, and what is wrong with those that cannot be run.
 #include <cupola/net/pipeline/timetable.hpp>

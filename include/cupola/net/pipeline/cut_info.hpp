@@ -13,6 +13,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/node_info.hpp>
+#include <cupola/net/pipeline/cut_choice.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -75,35 +76,6 @@ struct CutInfo {
     }
 };
 
-/// `CutInfoOf<Net>::value`, for a network that is cut.
-template <class Net>
-struct CutInfoOf;
-/// Null for another network.
-template <class Net>
-[[nodiscard]] constexpr const CutInfo* cut_info_of() {
-    if constexpr (requires { Net::part_begins; }) {
-        return &CutInfoOf<Net>::value;
-    } else {
-        return nullptr;
-    }
-}
-
-/// The cut of a ChosenSplit (net/pipeline/chosen_split.hpp), in the options of its training: balanced parts, as those
-/// of Split.
-struct CutChoice {
-    /// 1 for the network without cuts.
-    int parts = 1;
-    /// `by_timetable<GPipe>`, for example; null for OneForwardOneBackward, and without cuts.
-    CutInfo (*timetable)(std::size_t parts) = nullptr;
-};
-
-/// Whether the options of a training may cut the network.
-template <class Net>
-inline constexpr bool cut_is_chosen = requires { Net::cut_is_chosen; };
-/// Whether the network is cut by its type, or may be by the options.
-template <class Net>
-inline constexpr bool may_be_cut = cut_is_chosen<Net> || requires { Net::part_begins; };
-
 namespace impl {
 
 /// The cut of a CutChoice; no parts for a network without cuts.
@@ -113,9 +85,6 @@ struct ChosenCut {
 
     [[nodiscard]] const CutInfo* cut() const { return begins.empty() ? nullptr : &info; }
 };
-/// `ChosenCutOf<Net>::make(choice)`, for a ChosenSplit: in net/pipeline/chosen_split.hpp.
-template <class Net>
-struct ChosenCutOf;
 
 }  // namespace impl
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include <cupola/net/pipeline/cut_info.hpp>
+#include <cupola/net/pipeline/cut_choice.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/parallel/memory_report.hpp>
@@ -97,6 +97,7 @@ struct NetworkInfo {
     /// The parts of a network that is cut: a training's "devices" are then groups, each of which has all parts. Null
     /// for another network.
     const CutInfo* cut = nullptr;
+    int parts = 1, devices_of_group = 1;
     /// make_part_workers(), for a network that may be cut.
     std::unique_ptr<DeviceParts<Kernels, T>> (*make_parts)(const GroupSetup<Kernels, T>& setup) = nullptr;
 };
@@ -115,7 +116,13 @@ template <Network Net, class Kernels>
                                  .fusion = Net::fusion,
                                  .make = &Plan<Kernels, T>::template make<Net>,
                                  .cut = cut};
-    if constexpr (may_be_cut<Net>) info.make_parts = &make_part_workers<Kernels, T>;
+    if constexpr (may_be_cut<Net>) {
+        info.make_parts = &make_part_workers<Kernels, T>;
+        if (const CutInfoFor<Net>* const known = cut; known != nullptr) {
+            info.parts = static_cast<int>(known->parts());
+            info.devices_of_group = static_cast<int>(known->devices);
+        }
+    }
     return info;
 }
 

@@ -15,7 +15,7 @@
 #include <cupola/device/device.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
-#include <cupola/net/pipeline/cut_info.hpp>
+#include <cupola/net/pipeline/cut_choice.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement/agreement_kind.hpp>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -15,7 +16,7 @@
 #include <cupola/core/span_of.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
-#include <cupola/net/pipeline/cut_info.hpp>
+#include <cupola/net/pipeline/cut_choice.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/optim/segments_of.hpp>
 #include <cupola/parallel/agreement/agreement_kind.hpp>
@@ -63,6 +64,8 @@ class TrainingParts {
     using Kind = AgreementKind<Averaging, D>;
     using Agreement = AgreementOf<Averaging, D, T>;
     using Engine = typename EngineOf<Agreement, D, T>::Type;
+    struct NoCut {};
+    using Cut = std::conditional_t<cut_is_chosen<Net>, ChosenCut, NoCut>;
     template <class, class, class, class, class, class>
     friend struct cupola::DataParallel;
 
@@ -193,7 +196,7 @@ private:
         return settings;
     }
     /// The devices, or of a network that is cut the groups of devices, each of which has all parts.
-    [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options, const CutInfo* cut) {
+    [[nodiscard, gnu::cold]] static int devices_or_groups(const Options& options, const CutInfoFor<Net>* cut) {
         if constexpr (may_be_cut<Net>) {
             if (cut != nullptr) {
                 CutChecks<D>::require_groups(*cut, options.replicas, options.devices);
@@ -203,9 +206,9 @@ private:
         return options.devices;
     }
     /// The cut of a ChosenSplit. Throws InvalidArgument if it cannot be trained, or for another network.
-    [[nodiscard, gnu::cold]] static ChosenCut chosen_cut(const Options& options) {
+    [[nodiscard, gnu::cold]] static Cut chosen_cut(const Options& options) {
         if constexpr (cut_is_chosen<Net>) {
-            ChosenCut chosen = ChosenCutOf<Net>::make(options.cut);
+            Cut chosen = ChosenCutOf<Net>::make(options.cut);
             if (chosen.cut() != nullptr)
                 CutChecks<D>::require_trainable(*chosen.cut(),
                                                 synchronized ? short_type_name<decltype(Options::statistics)>() : "");
@@ -230,7 +233,7 @@ private:
         return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
     }
 
-    ChosenCut chosen_;
+    Cut chosen_;
     /// The name of the policy, also of one that is chosen when the program runs.
     std::string_view policy_;
     JoinedProcesses joined_;

@@ -27,8 +27,8 @@ template <class D, class T>
     memory.devices = settings.devices;
     memory.replicas = placement.replicas_here();
     if (network.cut != nullptr) {
-        memory.parts = static_cast<int>(network.cut->parts());
-        memory.devices_of_group = static_cast<int>(network.cut->devices);
+        memory.parts = network.parts;
+        memory.devices_of_group = network.devices_of_group;
     }
     const auto copies = static_cast<std::size_t>(placement.max_copies_per_device());
     const std::size_t copied = arena * copies;
