@@ -138,7 +138,7 @@ struct FrozenStep {
         batch.write(samples);
         running.write(initial_buffers(Net::layers));
         const float* const from = parameters.data();
-        plan.prepare(context, from);
+        plan.prepare(context, from, running.data());
         const float* const result = plan.forward(context, batch.data(), from, {.seed = 1}, {.running = running.data()});
         output.resize(seed.size());
         D::copy_to_host(context, reinterpret_cast<std::byte*>(output.data()),
@@ -181,11 +181,54 @@ TYPED_TEST_CASE("what is trained has the bits of the gradients that it has in th
     CHECK(compared == 4);
 }
 
+TEST_CASE("a frozen normalisation is folded into the frozen convolution before it, in training too") {
+    const auto nodes_of = [](std::span<const LayerInfo> layers) {
+        std::vector<NodeInfo> nodes(layers.size());
+        nodes.resize(fuse(layers, true, nodes));
+        return nodes;
+    };
+    const auto folded = [&](std::span<const LayerInfo> layers) {
+        return std::ranges::count_if(nodes_of(layers), [](const NodeInfo& n) { return n.folded_norm != no_layer; });
+    };
+    CHECK(folded(FrozenBody::layers) == 2);
+    CHECK(folded(FrozenMiddle::layers) == 1);
+    // Not one that reads the statistics of the batch, nor one before which, or in which, something is trained.
+    struct Convolution : Frozen<FrozenTestNet, "conv2.*"> {};
+    struct Norm : Frozen<FrozenTestNet, "norm2.*"> {};
+    struct Bias : Frozen<FrozenTestNet, "conv2.bias", "norm2.*"> {};
+    for (const auto& layers :
+         {FrozenTestNet::layers, FrozenMiddleOfBatch::layers, Convolution::layers, Norm::layers, Bias::layers})
+        CHECK(folded(layers) == 0);
+    // Convolution, normalisation and ReLU are one node.
+    CHECK(nodes_of(FrozenTestNet::layers).size() == nodes_of(FrozenMiddle::layers).size() + 1);
+}
+
+TYPED_TEST_CASE("a folded normalisation changes no gradient of what is trained but by rounding", D, Devices) {
+    FrozenStep<FrozenMiddle, D> folded({.batch = 4});
+    FrozenStep<FrozenUnfused, D> apart({.batch = 4});
+    CHECK(folded.intact);
+    const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
+        float largest = 0, off = 0;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            largest = std::max(largest, std::abs(b[i]));
+            off = std::max(off, std::abs(a[i] - b[i]));
+        }
+        return off <= 1e-5F * largest;
+    };
+    CHECK(near(folded.output, apart.output));
+    for (const std::size_t layer : {0U, 1U, 10U}) {
+        // The bias of a convolution before a normalisation with the statistics of the batch has the gradient 0.
+        for (std::size_t p = 0; p < 2; ++p) {
+            if (layer != 0 || p != 1) CHECK(near(folded.of(layer, p), apart.of(layer, p)));
+        }
+    }
+}
+
 TEST_CASE("a plan keeps nothing for the backward pass of layers that it does not reach") {
     CHECK(activations<FrozenBody>() < activations<FrozenTestNet>());
     CHECK(activations<FrozenBranches>() < activations<FrozenBranchesNet>());
     // A frozen convolution in the middle does not keep its input.
-    CHECK(activations<FrozenMiddle>() <= activations<FrozenTestNet>());
+    CHECK(activations<FrozenMiddleOfBatch>() <= activations<FrozenTestNet>());
     FrozenStep<FrozenTestNet, AnyDevice> whole({.batch = 4});
     FrozenStep<FrozenBody, AnyDevice> frozen({.batch = 4});
     CHECK(frozen.intact);

@@ -103,7 +103,7 @@ template <class Net, class D>
     };
     fill(parameters, 0, 0.4);
     running.write(initial_buffers(Net::layers));
-    plan.prepare(context, parameters.data());
+    plan.prepare(context, parameters.data(), running.data());
     impl::Floats result;
     const auto append = [&](const float* from, std::int64_t elements) {
         impl::Floats values(static_cast<std::size_t>(elements));

@@ -225,6 +225,64 @@ TEST_CASE("frozen norms keep and use their running statistics, and the others do
     CHECK(outputs_of(4) == outputs_of(3));
 }
 
+TEST_CASE("a plan packs what training has changed, and all weights where others may have changed") {
+    Host::Context context(0, {.threads = 1});
+    const auto team = context.team();
+    impl::Plans<Host, float> plans;
+    plans.start(context);
+    const PlanOptions training{.batch = 4}, evaluation{.batch = 4, .training = false};
+    for (const PlanOptions& each : {training, evaluation}) plans.add(&Plan<Host>::make<TunedRunning>, each);
+    plans.allocate(plans.largest().total(), 1);
+    const float parameters[1]{}, others[1]{};
+    const auto packs = [&](const PlanOptions& options, const float* of) { return plans.take(options, of).packs; };
+    CHECK(packs(training, parameters) == Packing::all);
+    CHECK(packs(training, parameters) == Packing::none);
+    plans.trained_parameters_changed();
+    CHECK(packs(training, parameters) == Packing::trained);
+    CHECK(packs(training, parameters) == Packing::none);
+    plans.parameters_changed();
+    CHECK(packs(training, parameters) == Packing::all);
+    CHECK(packs(training, others) == Packing::all);
+    CHECK(packs(evaluation, others) == Packing::all);
+    CHECK(packs(evaluation, others) == Packing::none);
+    // The statistics that are folded into frozen weights may be those of a norm that is trained.
+    plans.trained_parameters_changed();
+    CHECK(packs(evaluation, others) == Packing::all);
+    CHECK(packs(training, others) == Packing::all);
+    plans.clear();
+}
+
+TEST_CASE("frozen weights and statistics that are replaced between two steps count in the next") {
+    using T = Training<TunedRunning, Host>;
+    auto options = options_for<T>(2, {});
+    const auto evaluate = [](T& training) {
+        return training.evaluate([](std::int64_t i, int, HostContext& c) { return batch(i, 0, c); }, 3).loss;
+    };
+    T first(options);
+    for (int s = 0; s < 3; ++s) {
+        first.step(batch);
+        static_cast<void>(evaluate(first));
+    }
+    TrainingState state = first.state();
+    for (float& value : std::span(state.parameters).subspan(static_cast<std::size_t>(TunedRunning::trained_elements)))
+        value *= 1.5F;
+    for (float& value : state.buffers) value += 0.5F;
+    first.restore(state);
+    T second(options);
+    second.restore(state);
+    CHECK(first.step(batch).loss == second.step(batch).loss);
+    CHECK(evaluate(first) == evaluate(second));
+    std::vector<float> values = first.parameters();
+    for (float& value : std::span(values).subspan(static_cast<std::size_t>(TunedRunning::trained_elements)))
+        value *= 0.5F;
+    for (T* each : {&first, &second}) each->set_parameters(values);
+    // Evaluated in between, all weights are packed again.
+    static_cast<void>(evaluate(second));
+    CHECK(first.step(batch).loss == second.step(batch).loss);
+    CHECK(first.parameters() == second.parameters());
+    CHECK(first.parameters() != values);
+}
+
 TEST_CASE("gradients, optimiser state and moving averages have the trained parameters alone, and the report says so") {
     using F = Training<Tuned, Host>;
     using G = Training<Net, Host>;

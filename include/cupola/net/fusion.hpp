@@ -91,11 +91,15 @@ struct OneOperation {
     using Operation = Op<Device, T>;
 };
 
-/// Outside training, a convolution's weight and bias contain the following batch normalisation:
-/// net/impl/folded_norm.hpp.
+/// A convolution's weight and bias contain the following batch normalisation (net/impl/folded_norm.hpp): outside
+/// training, and in training where neither is trained nor reads the statistics of a batch.
 struct FoldedBatchNorm : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::convolution, LayerKind::batch_norm};
-    static constexpr bool applies(const FusionCandidate& c) { return !c.training; }
+    static constexpr bool applies(const FusionCandidate& c) {
+        const bool frozen = c.first.parameters.count > 0 && c.first.trained_parameters() == 0;
+        return !c.training ||
+               (frozen && c.second.uses_running_statistics && c.first.traits.can_omit_parameter_gradients);
+    }
     static constexpr void fuse(NodeInfo& node, const FusionCandidate& c) { node.folded_norm = c.second_layer; }
 };
 

@@ -26,7 +26,7 @@ struct NodeInfo {
     /// `has_parameters`: whether it has parameters that are trained.
     bool backward_reads_input = true, backward_reads_second_input = false, backward_reads_output = true, view = false,
          has_parameters = false;
-    /// Outside training: the batch normalisation layer whose scale and shift are folded into this node's weights.
+    /// The batch normalisation layer whose scale and shift are folded into this node's weights.
     std::size_t folded_norm = no_layer;
     /// Outside training: whether it adds to its second input, in its memory, and its formula (net/prediction/join.hpp).
     bool adds_to_second_input = false;

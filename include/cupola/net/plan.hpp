@@ -69,11 +69,11 @@ public:
     /// From now on adds the time of every node to `times`; null stops this.
     void time(StepTimes* times) { times_ = times; }
 
-    /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. A plan that is not for
-    /// training folds batch normalisations into the weights before them, with the given running statistics. See
-    /// PassBuffers for `frozen`.
+    /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. Normalisations that do
+    /// not read the statistics of a batch are folded into the weights before them, with the given running statistics.
+    /// See PassBuffers for `frozen`.
     void prepare(Context& context, const float* parameters, const float* running = nullptr,
-                 const float* frozen = nullptr);
+                 const float* frozen = nullptr, Packing packing = Packing::all);
 
     /// The number of the network's outputs.
     [[nodiscard]] std::size_t outputs() const { return outputs_.size(); }

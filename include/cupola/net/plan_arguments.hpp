@@ -38,6 +38,9 @@ struct PlanOptions {
     bool operator==(const PlanOptions&) const = default;
 };
 
+/// The weights that Plan::prepare() packs: none, those of layers with parameters that are trained, or all.
+enum class Packing : std::uint8_t { none, trained, all };
+
 /// The random numbers of one pass: see ForwardArgs.
 struct RngKey {
     std::uint64_t seed = 0;

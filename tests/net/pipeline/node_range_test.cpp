@@ -91,7 +91,7 @@ template <class Net, class D>
     parameters.write(values);
     running.write(initial_buffers(Net::layers));
     // Padding is not written; NaNs of the same bits are there in each run.
-    for (auto& part : parts) part->plan.prepare(context, parameters.data());
+    for (auto& part : parts) part->plan.prepare(context, parameters.data(), running.data());
     const auto copy = [&](float* to, const float* from, std::size_t bytes) {
         std::vector<std::byte> values_between(bytes);
         D::copy_to_host(context, values_between.data(), reinterpret_cast<const std::byte*>(from), bytes);

@@ -31,8 +31,8 @@ template <class Device>
                              const float* parameters, const float* frozen, const float* running, std::byte* memory) {
     const LayerInfo &layer = parameters_of_layer(layers, node.layer), &norm = layers[node.folded_norm];
     const LayerInfo& affine = parameters_of_layer(layers, node.folded_norm);
-    require(running != nullptr, "outside training the network reads running statistics (",
-            buffer_name(layers, node.folded_norm, 0), "), and `prepare` was given none");
+    require(running != nullptr, norm.uses_running_statistics ? "a frozen layer" : "outside training the network",
+            " reads running statistics (", buffer_name(layers, node.folded_norm, 0), "), and `prepare` was given none");
     const std::int64_t channels = node.output.channels();
     const auto at = [&](const LayerInfo& of, std::size_t p) {
         return (of.frozen[p] ? frozen : parameters) + of.offsets[p];

@@ -77,7 +77,7 @@ public:
         arena_.poison();
         samples_.write(samples);
         parameters_.write(parameters);
-        plan_.prepare(context_, parameters_.data());
+        plan_.prepare(context_, parameters_.data(), running_.data());
         static_cast<void>(plan_.forward(context_, inputs_, parameters_.data(), key(), {.running = running_.data()}));
         double sum = 0;
         for (const CheckedLoss<D>& each : losses_) {

@@ -18,10 +18,13 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Device, class T>
-void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running, const float* frozen) {
+void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running, const float* frozen,
+                              Packing packing) {
+    if (packing == Packing::none) return;
     const Stopwatch watch(times_, StepPart::packing);
     check_context(context);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (packing == Packing::trained && !infos_[i].has_parameters) continue;
         if (infos_[i].folded_norm != no_layer)
             impl::fold_norm<Device>(context, layers_, infos_[i], parameters, frozen != nullptr ? frozen : parameters,
                                     running, packed_ + packed_at_[i]);

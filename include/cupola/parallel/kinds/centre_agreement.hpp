@@ -562,7 +562,7 @@ bool CentreAgreement<D, T>::move_fragment(Step& step, std::int64_t fragment) {
         move_centre(device, number, fragment);
         update_average(device, number, columns_[static_cast<std::size_t>(fragment)]);
     });
-    step.state.worker.plans().parameters_changed();
+    step.state.worker.plans().trained_parameters_changed();
     return true;
 }
 

@@ -105,7 +105,7 @@ void PartEvaluation<Device, T>::forward(std::size_t part, Context& context,
                                         const EvaluatedArrays& arrays, float* received) {
     Plan<Device, T>& plan = *taken.plan;
     last_[part] = &plan;
-    if (taken.packs) plan.prepare(context, arrays.parameters, arrays.running, arrays.frozen);
+    plan.prepare(context, arrays.parameters, arrays.running, arrays.frozen, taken.packs);
     const bool is_last = part + 1 == cut_->parts();
     static_cast<void>(plan.forward(context, input(part, context, plan, samples, received), arrays.parameters,
                                    {.training = false},

@@ -150,7 +150,7 @@ private:
     void forward(const Pass& pass, BatchSource source);
     void backward(const Pass& pass);
     /// Fetches the batch, in a slot of the first part. Returns whether it begins with packing weights.
-    bool take(const Pass& pass, BatchSource source);
+    Packing take(const Pass& pass, BatchSource source);
     [[nodiscard]] PlanInputs inputs(const Pass& pass) const;
     [[nodiscard]] const float* parameters(const Pass& pass) { return replicas_.parameters(pass.of_step().replica); }
     [[nodiscard]] float* row(const Pass& pass) { return replicas_.gradients().row(pass.of_step().replica); }
@@ -277,7 +277,7 @@ bool PipelinePasses<D, T>::wait_for_input(const Pass& pass, PipelineWork work) {
 }
 
 template <class D, class T>
-bool PipelinePasses<D, T>::take(const Pass& pass, BatchSource source) {
+Packing PipelinePasses<D, T>::take(const Pass& pass, BatchSource source) {
     Batch& batch = pass.of_step();
     const int replicas = replicas_.placement().replicas_of(pass.step.device);
     note(pass.step.device, "batch");
@@ -287,7 +287,7 @@ bool PipelinePasses<D, T>::take(const Pass& pass, BatchSource source) {
                                      replicas_.parameters(batch.replica));
         });
     pass.here().plan = batch.pass.plan;
-    if (batch.pass.plan == nullptr) return false;
+    if (batch.pass.plan == nullptr) return Packing::none;
     batch.view = pass.workers.keep(pass.here().slot, batches_.of(batch.replica).batch);
     batch.key = batches_.of(batch.replica).key;
     return batch.pass.packs;
@@ -443,7 +443,7 @@ void PipelinePasses<D, T>::forward(const Pass& pass, BatchSource source) {
     while (!free[here.slot]) ++here.slot;
     if constexpr (Copies::needed) wait_for_slot(pass);
     const float* const values = parameters(pass);
-    bool packs = false;
+    Packing packs = Packing::none;
     if (pass.part == 0) {
         packs = take(pass, source);
         if (here.plan == nullptr) return;
@@ -459,7 +459,7 @@ void PipelinePasses<D, T>::forward(const Pass& pass, BatchSource source) {
     const bool own_type = in_own_type(pass);
     queue_work(pass, [&] {
         auto& context = pass.context();
-        if (packs) here.plan->prepare(context, values, running(pass));
+        here.plan->prepare(context, values, running(pass), nullptr, packs);
         if constexpr (!std::same_as<T, float>) {
             if (pass.part > 0 && !pass.workers.copies_behind(pass.part - 1)) {
                 Kernels::copy_between(context, here.plan->place_of_batch(), pass.before().plan->own_output(0),
@@ -490,7 +490,7 @@ void PipelinePasses<D, T>::backward(const Pass& pass) {
     if (pass.part == 0) note(pass.step.device, "backward");
     const float* const values = parameters(pass);
     // A plan for fewer samples, or of another replica's parameters, may have run since.
-    const bool packs =
+    const Packing packs =
         pass.workers.take(pass.part, here.slot, replicas_.settings().plan_options(here.plan->options().batch), values)
             .packs;
     if constexpr (Copies::needed) {
@@ -501,7 +501,7 @@ void PipelinePasses<D, T>::backward(const Pass& pass) {
     }
     queue_work(pass, [&] {
         auto& context = pass.context();
-        if (packs) here.plan->prepare(context, values, running(pass));
+        here.plan->prepare(context, values, running(pass), nullptr, packs);
         here.plan->backward(context, inputs(pass), values, row(pass), batch.key, batch.pass.accumulates, {},
                             in_own_type(pass));
         if (pass.part > 0 && here.plan->options().input_gradient && !pass.workers.copies_behind(pass.part - 1)) {

@@ -52,17 +52,21 @@ public:
         first_.reset();
     }
 
-    /// The weights that plans have packed are of parameters that are not valid any more.
+    /// The weights that plans have packed are of parameters, or buffers, that are not valid any more: of any, or of
+    /// those that training changes.
     void parameters_changed() { ++version_; }
+    void trained_parameters_changed() { ++trained_version_; }
     /// The same if they have changed for `other` since the last call.
-    void change_with(const Plans& other) { version_ = other.version_; }
+    void change_with(const Plans& other) {
+        version_ = other.version_;
+        trained_version_ = other.trained_version_;
+    }
 
-    /// The plan for a batch, and whether it has to pack the weights of `parameters`; null if none was made. Plans share
-    /// the arena, including packed weights, which are packed again when the parameters have changed or another plan has
-    /// run.
+    /// The plan for a batch, and which weights of `parameters` it has to pack; null if none was made. Plans share the
+    /// arena, including packed weights, which are packed again when the parameters have changed or another plan has run.
     struct Taken {
         Plan<Device, T>* plan = nullptr;
-        bool packs = false;
+        Packing packs = Packing::none;
     };
     [[nodiscard]] Taken take(const PlanOptions& options, const float* parameters, std::size_t workspace = 0);
 
@@ -82,7 +86,7 @@ private:
         std::size_t workspace = 0;
         std::unique_ptr<BatchPlan> next = nullptr;
         /// The version of the parameters that its weights are packed from.
-        std::int64_t prepared = -1;
+        std::int64_t prepared = -1, trained_prepared = -1;
         const float* packed_from = nullptr;
     };
     struct Workspace {
@@ -109,7 +113,7 @@ private:
     typename Device::Arena shared_;
     std::size_t shared_scratch_ = 0;
     BatchPlan* last_packed_ = nullptr;
-    std::int64_t version_ = 0;
+    std::int64_t version_ = 0, trained_version_ = 0;
 };
 
 // Defined outside of the class, and so not inline: separately compiled programs do not instantiate what src.hpp
@@ -186,9 +190,13 @@ auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters,
     BatchPlan*& last = shares() ? last_packed_ : workspaces_[workspace].last;
     const bool is_packed = last == found || (shares() && last != nullptr && last->options == options);
     // Each plan prepares its operations itself, which may keep something elsewhere than in the packed weights.
-    const bool packs = !is_packed || found->prepared != version_ || found->packed_from != parameters ||
-                       last->packed_from != parameters;
+    const bool changed = found->trained_prepared != trained_version_;
+    // Outside training also frozen weights have changed: training changes the statistics that are folded into them.
+    const bool all = !is_packed || found->prepared != version_ || found->packed_from != parameters ||
+                     last->packed_from != parameters || (changed && !options.training);
+    const Packing packs = all ? Packing::all : changed ? Packing::trained : Packing::none;
     found->prepared = version_;
+    found->trained_prepared = trained_version_;
     found->packed_from = parameters;
     last = found;
     return {&found->plan, packs};
@@ -204,7 +212,7 @@ Plan<Device, T>* Plans<Device, T>::last_packing() {
 template <class Device, class T>
 void Plans<Device, T>::set_packed(const float* parameters) {
     BatchPlan& last = *workspaces_[0].last;
-    last.prepared = version_;
+    last.trained_prepared = trained_version_;
     last.packed_from = parameters;
 }
 

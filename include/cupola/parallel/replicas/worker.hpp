@@ -146,7 +146,7 @@ template <class Device, class T>
 Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters,
                                                    std::size_t workspace, const float* frozen) {
     const auto taken = plans_.take(options, parameters, workspace);
-    if (taken.packs) taken.plan->prepare(*context_, parameters, buffers(), frozen);
+    if (taken.plan != nullptr) taken.plan->prepare(*context_, parameters, buffers(), frozen, taken.packs);
     return taken.plan;
 }
 

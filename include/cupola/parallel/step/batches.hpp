@@ -32,8 +32,9 @@ template <class Kernels, class T>
 struct BatchPass {
     /// Null if the batch has no samples.
     Plan<Kernels, T>* plan = nullptr;
-    /// Whether the pass begins with packing the plan's weights, and whether backward adds to the replica's row.
-    bool packs = false, accumulates = false;
+    /// The weights of the plan with whose packing the pass begins, and whether backward adds to the replica's row.
+    Packing packs = Packing::none;
+    bool accumulates = false;
     /// Whether the batch has been converted to the plan's type.
     bool converted = false;
     /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.

@@ -191,7 +191,8 @@ void ReplicaPasses<D, T>::queue_batch(Step& step, int replica, int part, BatchSo
     const auto work = [this, pass, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key,
                        device = step.device, replica] { run(device, replica, pass, batch, key, marks); };
     if constexpr (repeats_work<D>)
-        step.state.queue->queue(recordings_.of(step.device, pass.number, pass.plan, pass.packs + 2 * pass.accumulates),
+        step.state.queue->queue(recordings_.of(step.device, pass.number, pass.plan,
+                                               static_cast<int>(pass.packs) + 3 * (pass.accumulates ? 1 : 0)),
                                 true, work);
     else
         step.state.queue->queue(work);
@@ -203,7 +204,7 @@ void ReplicaPasses<D, T>::run(int device, int replica, const BatchPass& pass, co
     State& here = replicas_.at(device);
     auto& context = here.context();
     const float* const parameters = replicas_.parameters(replica);
-    if (pass.packs) pass.plan->prepare(context, parameters, here.worker.buffers());
+    pass.plan->prepare(context, parameters, here.worker.buffers(), nullptr, pass.packs);
     const bool own_type = functions_.queues_own_type();
     const PassBuffers buffers{.running = here.worker.buffers(),
                               .batch = here.layout.statistics(here.queue->status(), pass.number),

@@ -106,7 +106,8 @@ void StepUpdate<D, T>::queue_recorded(int device, std::int64_t step) {
                     // In the kernel of the update, where the device can join them.
                     auto& of_device = replicas_.at(device).worker;
                     if (packed != nullptr)
-                        packed->prepare(of_device.context(), of_device.parameters(), of_device.buffers());
+                        packed->prepare(of_device.context(), of_device.parameters(), of_device.buffers(), nullptr,
+                                        Packing::trained);
                     update_loss_scale(device, step);
                     if constexpr (requires(Queue& last) { last.land_with_update(); }) {
                         if (functions_.repeats_update) replicas_.at(device).queue->land_with_update();

@@ -138,7 +138,7 @@ void StepUpdate<D, T>::queue(int device, std::int64_t step) {
 template <class D, class T>
 auto StepUpdate<D, T>::begin(int device) -> Queue& {
     State& state = replicas_.at(device);
-    state.worker.plans().parameters_changed();
+    state.worker.plans().trained_parameters_changed();
     return *state.queue;
 }
 

@@ -94,7 +94,8 @@ void SynchronizedPasses<D, T>::take(Step& step, int part, BatchSource source) {
         note(step.device, "batch");
         pass = batches_.take(step, replica, part, source, static_cast<std::size_t>(replica - first));
         auto& worker = step.state.worker;
-        if (pass.packs) pass.plan->prepare(worker.context(), replicas_.parameters(replica), worker.buffers());
+        if (pass.plan != nullptr)
+            pass.plan->prepare(worker.context(), replicas_.parameters(replica), worker.buffers(), nullptr, pass.packs);
         group_.plan(replica) = pass.plan;
     });
 }

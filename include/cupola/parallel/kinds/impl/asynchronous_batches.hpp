@@ -130,7 +130,7 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
               .state = state,
               .samples_of = batch.number};
     for_each_segment([&](const Segment& each) { exchange.before_passes(arenas, each); });
-    state.worker.plans().parameters_changed();
+    state.worker.plans().trained_parameters_changed();
     const auto source = [&](std::int64_t place, int, Context& context) { return take(own, batch, place, context); };
     try {
         own.passes->queue_replica(step, batch.replica, source);
