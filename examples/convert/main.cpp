@@ -35,13 +35,17 @@ struct Options {
     bool nhwc = false;
 };
 
-/// The layers of a network, whose last one has this number of features.
-std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int64_t classes) {
+/// The layers of a network, whose last one has this number of features, and the parameters `of_head`.
+std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int64_t classes, Parameters& of_head) {
     std::vector<LayerInfo> layers(network.begin(), network.end());
     LayerInfo& head = layers.back();
     if (classes == 0) return layers;
     head.output = Shape{classes};
-    for (std::size_t p = 0; p < head.parameters.count; ++p) head.parameters.list[p].shape.extents[0] = classes;
+    for (; of_head.count < head.parameters.count; ++of_head.count) {
+        Parameter& parameter = of_head.list[of_head.count] = head.parameters.list[of_head.count];
+        parameter.shape.extents[0] = classes;
+    }
+    head.parameters = {of_head.list.data(), of_head.count};
     lay_out_parameters(layers);
     return layers;
 }
@@ -54,7 +58,8 @@ struct OfTimm {
 
 template <class Net>
 void convert(const Options& options, const OfTimm& timm) {
-    const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes);
+    Parameters of_head;
+    const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes, of_head);
     const Checkpoint read = read_checkpoint(options.in, layers,
                                             {.frozen = FrozenInFile::any,
                                              .network = NetworkInFile::of_same_parameters,

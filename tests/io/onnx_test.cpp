@@ -198,7 +198,9 @@ TEST_CASE("the moving averages are written if there are any, or what the options
 TEST_CASE("the layers may have other extents than those of the type") {
     std::vector<LayerInfo> layers(Small::layers.begin(), Small::layers.end());
     layers.back().output = {7};
-    layers.back().parameters.list[0].shape = {7, 5};
+    Parameters of_head{layers.back().parameters.list[0]};
+    of_head.list[0].shape = {7, 5};
+    layers.back().parameters = {of_head.list.data(), of_head.count};
     lay_out_parameters(layers);
     const TemporaryFolder folder;
     const TrainingState state{.parameters = std::vector<float>(static_cast<std::size_t>(arena_elements(layers)), 1),

@@ -79,6 +79,12 @@ struct Parameters {
     constexpr Parameters(const P&... parameters) : list{parameters...}, count(sizeof...(P)) {}  // NOLINT
 };
 
+/// The parameters of a layer of a network, whose table has those of all layers in one array.
+struct ParameterList {
+    const Parameter* list = nullptr;
+    std::size_t count = 0;
+};
+
 template <class L>
 concept HasParameters = requires(const Shape& input) {
     { L::parameters(input) } -> std::convertible_to<Parameters>;
@@ -91,20 +97,14 @@ concept HasBuffers = requires(const Shape& input) {
 
 template <class L>
 [[nodiscard]] constexpr Parameters parameters_of(const Shape& input) {
-    if constexpr (HasParameters<L>) {
-        return L::parameters(input);
-    } else {
-        return {};
-    }
+    if constexpr (HasParameters<L>) return L::parameters(input);
+    return {};
 }
 
 template <class L>
 [[nodiscard]] constexpr Parameters buffers_of(const Shape& input) {
-    if constexpr (HasBuffers<L>) {
-        return L::buffers(input);
-    } else {
-        return {};
-    }
+    if constexpr (HasBuffers<L>) return L::buffers(input);
+    return {};
 }
 
 }}  // namespace cupola::CUPOLA_ABI

@@ -83,8 +83,9 @@ template <class L, Device D>
 [[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}) {
     LayerInfo layer;
+    Parameters parameters, buffers;
     layer.input = input;
-    if (const std::string_view error = impl::fill_layer<L>(layer); !error.empty()) {
+    if (const std::string_view error = impl::fill_layer<L>(layer, parameters, buffers); !error.empty()) {
         throw InvalidArgument(text(layer.type, " ", error, "; its input is ", to_string(input)));
     }
     return impl::check_layer<D>(layer, &make_node<L, D>, options, device);

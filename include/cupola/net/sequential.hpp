@@ -36,8 +36,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <class... Modules>
 struct Sequential {
 private:
-    static constexpr auto walk = impl::walk_modules<Modules...>();
+    static constexpr impl::WholeWalk<Modules...> walk{};
     static_assert(static_assert_message<walk.diagnostic>());
+    static constexpr impl::LayerTable<walk.layers.size(), walk.list_count> table{walk.layers};
 
 public:
     /// False after an error: code that uses the network then reports nothing further.
@@ -48,7 +49,7 @@ public:
     using Precision = Float32;
 
     static constexpr std::size_t layer_count = walk.layers.size();
-    static constexpr std::span<const LayerInfo> layers{walk.layers};
+    static constexpr std::span<const LayerInfo> layers{table.layers};
     static constexpr Shape input_shape = valid ? walk.layers[0].input : Shape{1};
     static constexpr Shape output_shape = valid ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
@@ -78,7 +79,7 @@ public:
             return result;
         }();
         if (info.pattern == no_pattern) return collected.makers[info.layer](build);
-        return impl::fused_node_makers<Device, T, collected.kinds>[info.pattern](walk.layers, info, build);
+        return impl::fused_node_makers<Device, T, collected.kinds>[info.pattern](table.layers, info, build);
     }
 
     /// Calls visitor.template layer<L>() for the type of each of `layers`, in their order.
@@ -91,7 +92,7 @@ public:
     /// be run; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
     [[nodiscard]] static constexpr CompileTimeMessage operations_diagnostic() {
-        impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
+        impl::RequireTrainable<Device, Policy, backward> required{table.layers};
         impl::for_each_layer_of(impl::ModuleList<Modules...>{}, required);
         return required.message;
     }
@@ -150,12 +151,19 @@ using InputValue = typename impl::InputValueOf<impl::input_type(Net::layers)>::T
 namespace impl {
 
 /// Throws OutOfMemory with the bytes of the activations for a batch, as laid out by the memory plan.
-[[noreturn, gnu::cold]] void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
-                                               bool training, std::size_t element_bytes);
-
-/// `activation_bytes` of a network for a batch in training, computed at run time.
-[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
-                                                              std::int64_t batch, std::size_t element_bytes);
+[[noreturn, gnu::cold]] inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion,
+                                                      std::int64_t batch, bool training, std::size_t element_bytes) {
+    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
+    // batch.
+    constexpr std::int64_t counted = 64;
+    FixedArray<NodeInfo> nodes(layers.size());
+    nodes.keep_first(fuse(layers, fusion, nodes, training));
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size(), recomputes(layers)));
+    std::size_t bytes = plan_activations(nodes, counted, training, false, lifetimes, element_bytes);
+    if (element_bytes != sizeof(float)) bytes += plan_ends(layers, counted, training, false, element_bytes).bytes;
+    throw_too_many_bytes(text("the activations of a batch of ", batch, " samples need"),
+                         static_cast<double>(bytes) / static_cast<double>(counted) * static_cast<double>(batch));
+}
 
 /// Throws OutOfMemory for a batch whose plan may have sums of bytes that do not fit in 64 bits: the activations alone
 /// then exceed any computer's memory.
@@ -170,8 +178,9 @@ constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion,
         throw_uncountable(layers, fusion, batch, training, element_bytes);
 }
 
-inline std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch,
-                                            std::size_t element_bytes) {
+/// `activation_bytes` of a network for a batch in training, computed at run time.
+[[nodiscard, gnu::cold]] inline std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
+                                                                     std::int64_t batch, std::size_t element_bytes) {
     require_countable(layers, fusion, batch, true, element_bytes);
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, true));
@@ -179,20 +188,6 @@ inline std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, b
     const std::size_t ends =
         element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
     return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
-}
-
-inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
-                              std::size_t element_bytes) {
-    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
-    // batch.
-    constexpr std::int64_t counted = 64;
-    FixedArray<NodeInfo> nodes(layers.size());
-    nodes.keep_first(fuse(layers, fusion, nodes, training));
-    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size(), recomputes(layers)));
-    std::size_t bytes = plan_activations(nodes, counted, training, false, lifetimes, element_bytes);
-    if (element_bytes != sizeof(float)) bytes += plan_ends(layers, counted, training, false, element_bytes).bytes;
-    throw_too_many_bytes(text("the activations of a batch of ", batch, " samples need"),
-                         static_cast<double>(bytes) / static_cast<double>(counted) * static_cast<double>(batch));
 }
 
 }  // namespace impl

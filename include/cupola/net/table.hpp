@@ -43,7 +43,7 @@ struct LayerInfo {
     /// The layer's type as written, "Conv2d<64, 5>", and its description in a summary.
     std::string_view type, description;
     Shape input, output;
-    Parameters parameters;
+    ParameterList parameters;
     /// Where each parameter starts in the arena, in elements. Frozen parameters come after all others.
     std::array<std::int64_t, max_parameters> offsets{};
     /// The earlier layer whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and
@@ -58,7 +58,7 @@ struct LayerInfo {
     /// The first layer of the block that is computed again in backward (net/recompute.hpp) and to which it belongs.
     std::size_t recompute_block = no_layer;
     /// The buffers, in an array of their own.
-    Parameters buffers;
+    ParameterList buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
     LayerKind kind = LayerKind::plain;
     LayerKindParts kind_parts;
@@ -92,7 +92,7 @@ struct LayerInfo {
 
 /// The conflict between a layer and its kind, completing "... has the kind view and "; null if there is none.
 [[nodiscard]] constexpr const char* kind_conflict(const LayerInfo& layer) {
-    const auto per_channel = [&](const Parameters& parameters, std::size_t i) {
+    const auto per_channel = [&](const ParameterList& parameters, std::size_t i) {
         return parameters.list[i].shape == Shape{layer.output.channels()};
     };
     switch (layer.kind) {
@@ -102,7 +102,7 @@ struct LayerInfo {
         case LayerKind::activation:
             return layer.output == layer.input ? nullptr : "an output whose extents differ from those of its input";
         case LayerKind::convolution: {
-            const Parameters& p = layer.parameters;
+            const ParameterList& p = layer.parameters;
             const bool weight =
                 p.count >= 1 && p.list[0].shape.rank > 0 && p.list[0].shape[0] == layer.output.channels();
             if (!weight) return "a first parameter that is not a weight of extents [channels of the output, ...]";
@@ -111,7 +111,7 @@ struct LayerInfo {
                        : "parameters after its weight that are not one bias";
         }
         case LayerKind::batch_norm: {
-            const Parameters &p = layer.parameters, &b = layer.buffers;
+            const ParameterList &p = layer.parameters, &b = layer.buffers;
             if (layer.output != layer.input) return "an output whose extents differ from those of its input";
             if (p.count != 2 || !per_channel(p, 0) || !per_channel(p, 1))
                 return "parameters that are not one scale and one shift per channel";
@@ -202,11 +202,11 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
 }
 
 /// The elements of a parameter arena, including padding.
-[[nodiscard]] constexpr std::int64_t arena_elements(std::span<const LayerInfo> layers) {
+[[nodiscard]] constexpr std::int64_t arena_elements(std::span<const LayerInfo> layers, bool only_trained = false) {
     std::int64_t count = 0;
     for (const LayerInfo& layer : layers) {
         for (std::size_t p = 0; p < layer.parameters.count; ++p)
-            count += arena_extent(layer.parameters.list[p].shape.size());
+            count += only_trained && layer.frozen[p] ? 0 : arena_extent(layer.parameters.list[p].shape.size());
     }
     return count;
 }
@@ -214,12 +214,7 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
 /// The elements of the arena's part that is trained, at its beginning: the size of the arenas of gradients, of an
 /// optimiser's state and of moving averages.
 [[nodiscard]] constexpr std::int64_t trained_elements(std::span<const LayerInfo> layers) {
-    std::int64_t count = 0;
-    for (const LayerInfo& layer : layers) {
-        for (std::size_t p = 0; p < layer.parameters.count; ++p)
-            count += layer.frozen[p] ? 0 : arena_extent(layer.parameters.list[p].shape.size());
-    }
-    return count;
+    return arena_elements(layers, true);
 }
 
 /// Lays out the arena: the parameters that are trained in the order of the layers, then the frozen ones.
@@ -246,19 +241,47 @@ constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
 }
 
 /// The number of the output of that name. Throws InvalidArgument, with the existing names, if there is none.
-[[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
+[[nodiscard]] inline std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name) {
+    std::string names;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+        if (outputs[k].name == name && !name.empty()) return k;
+        names += text(k == 0 ? "" : ", ", outputs[k].name.empty() ? "one without a name" : outputs[k].name);
+    }
+    throw InvalidArgument(text("the network has no output \"", name, "\"; its outputs are: ", names));
+}
+
+namespace impl {
+[[gnu::cold]] inline std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
+    const std::string_view own = name;
+    return text(layer.name.empty() ? text(number) : std::string(layer.name), own.empty() ? "" : ".", own);
+}
+}  // namespace impl
 
 /// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name; "block.scale" for
 /// a parameter without a name of the layer block.scale.
-[[nodiscard, gnu::cold]] std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
-                                                    std::size_t parameter);
+[[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
+                                                           std::size_t parameter) {
+    return impl::name_in_layer(layers[layer], layer, layers[layer].parameters.list[parameter].name);
+}
 
 /// A buffer's full name: "bn1.running_mean".
-[[nodiscard, gnu::cold]] std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer,
-                                                 std::size_t buffer);
+[[nodiscard, gnu::cold]] inline std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer,
+                                                        std::size_t buffer) {
+    return impl::name_in_layer(layers[layer], layer, layers[layer].buffers.list[buffer].name);
+}
 
 /// The values of the buffers before the first step.
-[[nodiscard, gnu::cold]] std::vector<float> initial_buffers(std::span<const LayerInfo> layers);
+[[nodiscard, gnu::cold]] inline std::vector<float> initial_buffers(std::span<const LayerInfo> layers) {
+    std::vector<float> values(static_cast<std::size_t>(buffer_elements(layers)));
+    for (const LayerInfo& layer : layers) {
+        for (std::size_t b = 0; b < layer.buffers.count; ++b) {
+            const Parameter& buffer = layer.buffers.list[b];
+            initialize({values.data() + layer.buffer_offsets[b], static_cast<std::size_t>(buffer.shape.size())},
+                       buffer.initializer, buffer.fan_in, buffer.fan_out, 0, 0);
+        }
+    }
+    return values;
+}
 
 /// A layer's running statistics in the array of buffers, for a policy that updates them. A batch's statistics lie at
 /// the same offsets of a separate array: the mean, and the biased variance over all elements of a channel. The running
@@ -277,30 +300,7 @@ struct RunningStatistics {
     }
 };
 
-[[nodiscard, gnu::cold]] FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers);
-
-inline std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name) {
-    std::string names;
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-        if (outputs[k].name == name && !name.empty()) return k;
-        names += text(k == 0 ? "" : ", ", outputs[k].name.empty() ? "one without a name" : outputs[k].name);
-    }
-    throw InvalidArgument(text("the network has no output \"", name, "\"; its outputs are: ", names));
-}
-
-inline std::vector<float> initial_buffers(std::span<const LayerInfo> layers) {
-    std::vector<float> values(static_cast<std::size_t>(buffer_elements(layers)));
-    for (const LayerInfo& layer : layers) {
-        for (std::size_t b = 0; b < layer.buffers.count; ++b) {
-            const Parameter& buffer = layer.buffers.list[b];
-            initialize({values.data() + layer.buffer_offsets[b], static_cast<std::size_t>(buffer.shape.size())},
-                       buffer.initializer, buffer.fan_in, buffer.fan_out, 0, 0);
-        }
-    }
-    return values;
-}
-
-inline FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
+[[nodiscard, gnu::cold]] inline FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
     FixedArray<RunningStatistics> result(layers.size());
     std::size_t count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -312,21 +312,6 @@ inline FixedArray<RunningStatistics> running_statistics(std::span<const LayerInf
     }
     result.keep_first(count);
     return result;
-}
-
-namespace impl {
-[[gnu::cold]] inline std::string name_in_layer(const LayerInfo& layer, std::size_t number, const char* name) {
-    const std::string_view own = name;
-    return text(layer.name.empty() ? text(number) : std::string(layer.name), own.empty() ? "" : ".", own);
-}
-}  // namespace impl
-
-inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t parameter) {
-    return impl::name_in_layer(layers[layer], layer, layers[layer].parameters.list[parameter].name);
-}
-
-inline std::string buffer_name(std::span<const LayerInfo> layers, std::size_t layer, std::size_t buffer) {
-    return impl::name_in_layer(layers[layer], layer, layers[layer].buffers.list[buffer].name);
 }
 
 /// The layers of a range: the end of the default is that of the network.

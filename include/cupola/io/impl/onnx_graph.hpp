@@ -252,7 +252,7 @@ private:
         std::string known;
         for (const bool buffer : {false, true}) {
             const auto tensors = buffer ? buffers_of(i) : parameters_of(i);
-            const Parameters& list = buffer ? layers_[i].buffers : owner.parameters;
+            const ParameterList& list = buffer ? layers_[i].buffers : owner.parameters;
             for (std::size_t p = 0; p < list.count; ++p) {
                 known += text(known.empty() ? "" : ", ", list.list[p].name);
                 if (input.name == list.list[p].name) return initializer_of(tensors[p], buffer, input.zero_row);

@@ -21,11 +21,12 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The state of the walk over the modules.
+/// The state of the walk over the modules. Its layers name its parameters: it is not copied.
 template <std::size_t layer_count>
 struct Walk {
     std::array<LayerInfo, layer_count> layers{};
-    std::size_t count = 0;
+    std::array<Parameters, layer_count> parameters{}, buffers{};
+    std::size_t count = 0, list_count = 0;
     std::int64_t parameter_elements = 0, buffer_elements = 0;
     /// The value that the next layer reads, and its extents.
     std::size_t value = 0;
@@ -86,14 +87,6 @@ constexpr void describe_missing(CompileTimeMessage& message) {
     }
 }
 
-/// Whether each parameter has at most max_elements.
-[[nodiscard]] constexpr bool have_at_most_max_elements(const Parameters& parameters) {
-    for (std::size_t p = 0; p < parameters.count; ++p) {
-        if (!parameters.list[p].shape.is_at_most(max_elements)) return false;
-    }
-    return true;
-}
-
 /// Whether two of a layer's parameters and buffers have the same name.
 [[nodiscard]] constexpr bool has_equal_names(const Parameters& parameters, const Parameters& buffers) {
     const std::size_t count = parameters.count + buffers.count;
@@ -109,9 +102,10 @@ constexpr void describe_missing(CompileTimeMessage& message) {
 }
 
 /// A separate function per layer type, so that layers that differ only in their names share it. Returns the error in
-/// the layer's input, which is empty if there is none.
+/// the layer's input, which is empty if there is none. The layer refers to `parameters` and `buffers`, into which its
+/// own are written.
 template <class L>
-constexpr std::string_view fill_layer(LayerInfo& layer) {
+constexpr std::string_view fill_layer(LayerInfo& layer, Parameters& parameters, Parameters& buffers) {
     layer.type = short_type_name<L>();
     layer.description = description_of<L>();
     if constexpr (Layer<L>) {
@@ -119,18 +113,18 @@ constexpr std::string_view fill_layer(LayerInfo& layer) {
         if (!result.error.empty()) return result.error;
         layer.output = result.shape;
         if (!layer.output.is_at_most(max_elements)) return "has an output of more than 2^40 elements per sample";
-        const Parameters parameters = parameters_of<L>(layer.input), buffers = buffers_of<L>(layer.input);
-        if (!have_at_most_max_elements(parameters) || !have_at_most_max_elements(buffers))
-            return "has a parameter of more than 2^40 elements";
-        if (has_equal_names(parameters, buffers)) return "has two parameters or buffers of the same name";
-        for (const Parameters& each : {parameters, buffers}) {
-            for (std::size_t p = 0; p < each.count; ++p) {
-                if (const char* const problem = problem_of(each.list[p].initializer)) return problem;
-                if (const char* const problem = problem_of_layout(each.list[p], layer.input)) return problem;
+        if constexpr (HasParameters<L>) parameters = L::parameters(layer.input);
+        if constexpr (HasBuffers<L>) buffers = L::buffers(layer.input);
+        for (const Parameters* const each : {&parameters, &buffers}) {
+            for (std::size_t p = 0; p < each->count; ++p) {
+                if (!each->list[p].shape.is_at_most(max_elements)) return "has a parameter of more than 2^40 elements";
+                if (const char* const problem = problem_of(each->list[p].initializer)) return problem;
+                if (const char* const problem = problem_of_layout(each->list[p], layer.input)) return problem;
             }
         }
-        layer.parameters = parameters;
-        layer.buffers = buffers;
+        if (has_equal_names(parameters, buffers)) return "has two parameters or buffers of the same name";
+        layer.parameters = {parameters.list.data(), parameters.count};
+        layer.buffers = {buffers.list.data(), buffers.count};
         layer.kind = kind_of<L>();
         layer.kind_parts = kind_parts_of<L>();
         layer.traits = traits_of<L>();
@@ -209,7 +203,7 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     layer.name = name;
     layer.input = walk.shape;
     layer.reads = walk.value;
-    const std::string_view wrong_input = fill_layer<L>(layer);
+    const std::string_view wrong_input = fill_layer<L>(layer, walk.parameters[walk.count], walk.buffers[walk.count]);
     if constexpr (!Layer<L>) {
         describe(walk.diagnostic, walk.count + 1, layer);
         describe_missing<L>(walk.diagnostic << " ");
@@ -242,6 +236,7 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
             << " has parameters that together with those of the layers before it are more than 2^40 elements";
         return;
     }
+    walk.list_count += layer.parameters.count + layer.buffers.count;
     if (layer.traits.reads != ElementType::float32 && !read_input_as_it_is(walk, layer)) return;
     walk.value = ++walk.count;
     walk.shape = layer.output;

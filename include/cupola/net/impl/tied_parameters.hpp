@@ -25,7 +25,7 @@ constexpr void describe_other_parameters(CompileTimeMessage& message, std::size_
         message << " cannot share the parameters of ";
         describe(message, first_place, first);
     };
-    const Parameters &own = layer.parameters, &shared = first.parameters;
+    const ParameterList &own = layer.parameters, &shared = first.parameters;
     for (std::size_t p = 0; p < own.count && p < shared.count; ++p) {
         const Parameter &a = own.list[p], &b = shared.list[p];
         if (a.shape == b.shape && std::string_view(a.name) == b.name) continue;

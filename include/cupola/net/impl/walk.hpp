@@ -140,7 +140,7 @@ constexpr void visit(Walk<layer_count>& walk) {
 
 /// Whether a layer has a parameter or a buffer of this name.
 [[nodiscard]] constexpr bool has_parameter(const LayerInfo& layer, std::string_view name) {
-    for (const Parameters* const each : {&layer.parameters, &layer.buffers}) {
+    for (const ParameterList* const each : {&layer.parameters, &layer.buffers}) {
         for (std::size_t p = 0; p < each->count; ++p) {
             if (each->list[p].name == name) return true;
         }
@@ -202,10 +202,8 @@ inline constexpr bool begins_with_input = false;
 template <class First, class... Others>
 inline constexpr bool begins_with_input<First, Others...> = is_input<First>;
 
-template <class... Modules>
-[[nodiscard]] consteval auto walk_modules() {
-    constexpr std::size_t layer_count = sum_of({layers_of<Modules>()...});
-    Walk<layer_count> walk;
+template <class... Modules, std::size_t layer_count>
+constexpr void walk_modules(Walk<layer_count>& walk) {
     visit_all<NoPrefix>(walk, ModuleList<Modules...>{});
     if (walk.inputs != 1) {
         walk.diagnostic = {};
@@ -226,7 +224,29 @@ template <class... Modules>
         walk.check_tied(walk);
         if (walk.diagnostic.empty()) check_names(walk);
     }
-    return walk;
 }
+
+/// The walk over all modules, for constant expressions alone.
+template <class... Modules>
+struct WholeWalk : Walk<sum_of({layers_of<Modules>()...})> {
+    constexpr WholeWalk() { walk_modules<Modules...>(*this); }
+};
+
+/// What a program has of a walk: the layers, and in one array their parameters and buffers.
+template <std::size_t layer_count, std::size_t list_count>
+struct LayerTable {
+    std::array<LayerInfo, layer_count> layers;
+    std::array<Parameter, list_count> parameters{};
+
+    constexpr explicit LayerTable(const std::array<LayerInfo, layer_count>& walked) : layers(walked) {
+        Parameter* end = parameters.data();
+        for (LayerInfo& layer : layers) {
+            for (ParameterList* const each : {&layer.parameters, &layer.buffers}) {
+                end = std::copy_n(each->list, each->count, end);
+                each->list = end - each->count;
+            }
+        }
+    }
+};
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

@@ -157,7 +157,7 @@ private:
         for (std::size_t k = node.layer; k < node.layer + node.layers; ++k) {
             const LayerInfo& layer = training_.layers[k];
             multiply_adds += static_cast<double>(layer.multiply_adds);
-            const Parameters& read = parameters_of_layer(training_.layers, k).parameters;
+            const ParameterList& read = parameters_of_layer(training_.layers, k).parameters;
             for (std::size_t p = 0; p < read.count; ++p) {
                 parameters += sizeof(float) * static_cast<double>(read.list[p].shape.size());
             }
