@@ -106,9 +106,9 @@ int with_statistics([[maybe_unused]] const TrainOptions& options, Run&& run) {
 
 /// Trains and evaluates. `side` is the Side of the device.
 template <class Net, class Parts, Place place, class Averaging, class Statistics>
-int run_training(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
-                 const std::string& optimizer, Side<place>& side, const Averaging& averaging,
-                 const Statistics& statistics) {
+[[gnu::cold]] int run_training(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                               const std::string& optimizer, Side<place>& side, const Averaging& averaging,
+                               const Statistics& statistics) {
     TrainingRun run(options.run);
     auto source = side.template source<typename Parts::Augment>(
         images.train, {.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed});
@@ -151,8 +151,8 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
 }
 
 template <Model model, Precision precision, Place place>
-int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
-                const std::string& optimizer) {
+[[gnu::cold]] int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                              const std::string& optimizer) {
     Side<place> side(options);
     using Net = typename Side<place>::template Network<typename NetworkIn<typename Parts<model>::Net, precision>::Type>;
     return side.template with_averaging<precision>([&](const auto& averaging) {

@@ -42,7 +42,8 @@ template <BatchSource Source>
 class Prefetch {
 public:
     /// Throws InvalidArgument for options that are out of range, and Error if a thread cannot be started.
-    explicit Prefetch(Source source, PrefetchOptions options = {})  // misspelt? PrefetchOptions{...} names it
+    [[gnu::cold]] explicit Prefetch(Source source,
+                                    PrefetchOptions options = {})  // misspelt? PrefetchOptions{...} names it
         : source_(std::move(source)), batch_size_(source_.batch_size()), replicas_(source_.replicas()) {
         require(options.workers >= 0 && options.workers <= max_workers, "the number of prefetch workers must be 0 to ",
                 max_workers, ", not ", options.workers);

@@ -159,7 +159,7 @@ struct Host {
     [[nodiscard]] static std::string library_isa();
     /// Calls add(name, text) for each `machine_property` of this machine. `options` are HostOptions.
     template <class Options, class Add>
-    static void describe(const Options& options, Add&& add) {
+    [[gnu::cold]] static void describe(const Options& options, Add&& add) {
         add(machine_property::convolution,
             std::string(options.convolution == nullptr ? "direct" : options.convolution->name));
         add(machine_property::threads_per_device, text(options.threads));

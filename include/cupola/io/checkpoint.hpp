@@ -48,7 +48,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// Writes the state of a training of the network `Net::layers`. The file is written completely or not at all. Throws
 /// InvalidArgument for a state that is not finite, which could not be read again, and for one of another network or
 /// with other frozen parameters.
-inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
+[[gnu::cold]] inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
+                                           const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     if (!state.tensors.empty()) impl::require_tensors_of(layers, state.tensors);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
@@ -111,8 +112,8 @@ struct ReadOptions {
 /// that matches nothing in the file; InvalidArgument for a table without a meaning. With FrozenInFile::any the arenas
 /// have the layout of the training that wrote them, whose frozen parameters `state.tensors` marks;
 /// `parameters_in_layout` has the parameters in that of `layers`.
-[[nodiscard]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
-                                                const ReadOptions& options = {}) {
+[[nodiscard, gnu::cold]] inline Checkpoint read_checkpoint(const TensorFile& file, std::span<const LayerInfo> layers,
+                                                           const ReadOptions& options = {}) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
     const bool in_prediction = options.frozen == FrozenInFile::any;

@@ -45,7 +45,7 @@ struct CheckpointDirectoryOptions {
 
 class CheckpointDirectory {
 public:
-    explicit CheckpointDirectory(std::string path, CheckpointDirectoryOptions options = {})
+    [[gnu::cold]] explicit CheckpointDirectory(std::string path, CheckpointDirectoryOptions options = {})
         : path_(std::move(path)), options_(options), lock_(locked(path_, options_, warnings_)) {
         if (const int error = impl::sync_folder(path_); impl::is_unsupported(error)) {
             warnings_.push_back(text("the folder ", path_, " cannot be synced (",

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/impl/folder.hpp>
@@ -68,21 +69,21 @@ inline constexpr std::string_view history_file_name = "history.csv";
 }  // namespace impl
 
 /// The checkpoints in `folder`, the newest step first.
-[[nodiscard]] inline std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
+[[nodiscard, gnu::cold]] inline std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
     std::vector<CheckpointFile> files;
     for (const std::string& name : impl::names_in_folder(folder)) {
         const std::int64_t step = impl::step_in_name(name);
         if (step >= 0) files.push_back({step, text(folder, '/', name)});
     }
-    std::ranges::sort(files, std::ranges::greater(), &CheckpointFile::step);
+    heap_sort(files, std::ranges::greater(), &CheckpointFile::step);
     return files;
 }
 
 /// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
 /// and so does one that cannot be read: an older one was not requested. `options` as in read_checkpoint.
-[[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
-                                                             std::span<const LayerInfo> layers,
-                                                             const ReadOptions& options = {}) {
+[[nodiscard, gnu::cold]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
+                                                                        std::span<const LayerInfo> layers,
+                                                                        const ReadOptions& options = {}) {
     FoundCheckpoint found;
     const std::vector<CheckpointFile> files = list_checkpoints(folder);
     for (const CheckpointFile& candidate : files) {

@@ -94,7 +94,7 @@ private:
         return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(c) << shift));
     }
 
-    void write_buckets(Histogram& result) const {
+    [[gnu::cold]] void write_buckets(Histogram& result) const {
         const float largest =
             std::max(std::abs(static_cast<float>(result.minimum)), std::abs(static_cast<float>(result.maximum)));
         const std::size_t top = std::bit_cast<std::uint32_t>(largest) >> shift;

@@ -12,9 +12,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/safetensors_header.hpp>
@@ -29,7 +31,7 @@ namespace impl {
 
 /// Opens one file, which is not an index. The first bytes tell the format; the name tells which message a file of no
 /// known format gets.
-[[nodiscard]] inline std::unique_ptr<TensorFile> open_one_tensor_file(const std::string& path) {
+[[nodiscard, gnu::cold]] inline std::unique_ptr<TensorFile> open_one_tensor_file(const std::string& path) {
     const FilePieces file(path);
     const std::string begin = first_characters(file);
     const bool named_as_torch = path.ends_with(".pth") || path.ends_with(".pt") || path.ends_with(".bin");
@@ -47,9 +49,9 @@ class ShardedFile : public TensorFile {
 public:
     static constexpr std::size_t max_index_bytes = std::size_t{1} << 24, max_files = 512;
 
-    explicit ShardedFile(const std::string& path) : TensorFile(path), index_(index_text(path), path) {
+    [[gnu::cold]] explicit ShardedFile(const std::string& path) : TensorFile(path), index_(index_text(path), path) {
         std::vector<impl::ShardIndex::Entry> by_file = index_.entries();
-        std::ranges::stable_sort(by_file, {}, &impl::ShardIndex::Entry::file);
+        heap_sort(by_file, {}, [](const auto& entry) { return std::pair(entry.file, entry.tensor); });
         for (const impl::ShardIndex::Entry& entry : by_file) {
             if (!files_.empty() && files_.back().name == entry.file) continue;
             require<DataError>(files_.size() < max_files, path, " names more than ", max_files, " files");

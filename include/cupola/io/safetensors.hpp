@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
@@ -93,7 +94,7 @@ inline constexpr std::size_t checksum_digits = 8;
 class SafetensorsReader : public TensorFile {
 public:
     explicit SafetensorsReader(const std::string& path) : SafetensorsReader(FilePieces(path)) {}
-    explicit SafetensorsReader(FilePieces file) : TensorFile(file.path()), file_(std::move(file)) {
+    [[gnu::cold]] explicit SafetensorsReader(FilePieces file) : TensorFile(file.path()), file_(std::move(file)) {
         if (!begins_safetensors(first_characters(file_))) require_known_format();
         const std::uint64_t length = header_length(file_);
         require<DataError>(file_.size() >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
@@ -162,7 +163,7 @@ private:
 
     /// Every byte of the data belongs to exactly one tensor.
     void check_places() {
-        std::ranges::sort(tensors_, [](const SafeTensor& a, const SafeTensor& b) {
+        heap_sort(tensors_, [](const SafeTensor& a, const SafeTensor& b) {
             return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
         });
         const std::uint64_t stored = file_.size() - data_;
@@ -218,8 +219,8 @@ private:
         }
     }
 
-    void check_names() {
-        std::ranges::sort(tensors_, {}, &SafeTensor::name);
+    [[gnu::cold]] void check_names() {
+        heap_sort(tensors_, {}, &SafeTensor::name);
         const auto tensor = std::ranges::adjacent_find(tensors_, {}, &SafeTensor::name);
         if (tensor != tensors_.end()) {
             throw DataError(text(path_, " is damaged: it has two tensors named ", shown(tensor->name)));
@@ -227,7 +228,7 @@ private:
         std::vector<std::string_view> keys;
         keys.reserve(metadata_.size());
         for (const auto& [key, value] : metadata_) keys.push_back(key);
-        std::ranges::sort(keys);
+        heap_sort(keys);
         const auto key = std::ranges::adjacent_find(keys);
         if (key != keys.end())
             throw DataError(text(path_, " is damaged: it has two metadata entries named ", shown(*key)));
@@ -252,7 +253,7 @@ public:
 
     explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
     /// From bytes in memory; `path` is for messages.
-    SafetensorsFile(std::string path, impl::FileBytes file)
+    [[gnu::cold]] SafetensorsFile(std::string path, impl::FileBytes file)
         : SafetensorsReader(impl::FilePieces(std::move(path), std::move(file))) {}
 
     [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const { return bytes_in_memory(tensor); }

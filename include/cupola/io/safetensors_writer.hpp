@@ -31,7 +31,7 @@ namespace cupola { inline namespace CUPOLA_ABI {
 namespace impl {
 
 /// Appends `value` as a JSON string, quotes included. Throws InvalidArgument where it is not UTF-8.
-inline void append_json_string(std::string& json, std::string_view value) {
+[[gnu::cold]] inline void append_json_string(std::string& json, std::string_view value) {
     json += '"';
     for (std::size_t i = 0; i < value.size();) {
         const std::size_t length = utf8_length(value.substr(i));
@@ -55,7 +55,8 @@ class SafetensorsWriter {
 public:
     using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-    SafetensorsWriter(const std::string& path, std::span<const TensorHeader> tensors, const Metadata& metadata)
+    [[gnu::cold]] SafetensorsWriter(const std::string& path, std::span<const TensorHeader> tensors,
+                                    const Metadata& metadata)
         : path_(path), file_(path) {
         std::string header = metadata_text(metadata);
         const std::size_t digits = sizeof(std::uint64_t) + header.size() - impl::checksum_digits - 2;
@@ -91,7 +92,7 @@ public:
 
 private:
     /// The header's beginning, with the checksum's digits as zeros after the other texts.
-    [[nodiscard]] std::string metadata_text(const Metadata& metadata) const {
+    [[nodiscard, gnu::cold]] std::string metadata_text(const Metadata& metadata) const {
         std::string json = "{\"__metadata__\":{";
         std::set<std::string_view> keys{impl::checksum_key};
         require(metadata.size() < SafetensorsFile::max_metadata, path_, " cannot have ", metadata.size(),

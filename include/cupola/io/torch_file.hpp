@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/pickle_values.hpp>
@@ -69,7 +70,7 @@ private:
         return bytes.size() >= 262 && bytes.substr(257, 5) == "ustar";
     }
 
-    void read() {
+    [[gnu::cold]] void read() {
         std::vector<std::byte> begin(std::min<std::uint64_t>(file_.size(), 512));
         file_.read(0, begin);
         const std::string_view first(reinterpret_cast<const char*>(begin.data()), begin.size());
@@ -176,7 +177,7 @@ private:
             throw DataError(text(path_, ": ", impl::shown(records_->text_of(object[0])), " is an object of ",
                                  class_of(object[1]),
                                  ", and among tensors only numbers, texts, lists and dictionaries are left out"));
-        std::ranges::sort(named, {}, &Named::name);
+        heap_sort(named, {}, &Named::name);
         const auto twice = std::ranges::adjacent_find(named, {}, &Named::name);
         if (twice != named.end())
             throw DataError(text(path_, " is damaged: it has two tensors named ", impl::shown(twice->name)));
@@ -203,7 +204,7 @@ private:
     }
 
     /// Checks the tensor against its storage, and that against the file.
-    [[nodiscard]] impl::StridedView view_of(std::string_view name, const impl::PickleTensor& tensor) const {
+    [[nodiscard, gnu::cold]] impl::StridedView view_of(std::string_view name, const impl::PickleTensor& tensor) const {
         const impl::PickleStorage& storage = records_->tables().storages[tensor.storage];
         const std::string what = text(path_, ": ", impl::shown(name));
         const impl::StoragePlace& place = records_->place(tensor.storage);

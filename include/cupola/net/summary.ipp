@@ -54,7 +54,7 @@ CUPOLA_DECL std::string recompute_line(std::span<const LayerInfo> layers, bool f
                 bytes_text(planned_activation_bytes(plain, fusion, batch, element_bytes)), '\n');
 }
 
-CUPOLA_DECL std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
+[[gnu::cold]] CUPOLA_DECL std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
     std::vector<std::size_t> widths;
     for (const auto& row : cells) {
         widths.resize(std::max(widths.size(), row.size()));
@@ -74,8 +74,9 @@ CUPOLA_DECL std::string aligned_table(const std::vector<std::vector<std::string>
     return result;
 }
 
-CUPOLA_DECL std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion, std::int64_t batch,
-                                std::size_t activation_arena, std::size_t element_bytes) {
+[[gnu::cold]] CUPOLA_DECL std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion,
+                                              std::int64_t batch, std::size_t activation_arena,
+                                              std::size_t element_bytes) {
     std::vector<NodeInfo> nodes(layers.size());
     nodes.resize(fuse(layers, fusion, nodes));
     std::vector<std::vector<std::string>> cells{

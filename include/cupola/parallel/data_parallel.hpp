@@ -282,7 +282,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// and if a value is not finite, or a running variance or a mean of squares of the optimiser is negative. For a
     /// state that was read from a file the error is a DataError that names it.
     template <class Transfer = impl::TransferOfState<D, Net>>
-    void restore(const TrainingState& state) {
+    [[gnu::cold]] void restore(const TrainingState& state) {
         if constexpr (impl::is_transfer_included<Transfer>()) {
             const impl::Activity::Scope scope(parts_.activity_, "restore()");
             parts_.template restore<Transfer>(state);

@@ -41,9 +41,9 @@ public:
 
     /// The contents of the arenas at `step`, with these running statistics, this state of the loss scale, and these
     /// samples of this process's replicas. Replicas of `peers` with parameters of their own are gathered.
-    [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running,
-                                     const LossScaleState& loss_scale, std::span<const std::int64_t> samples_since,
-                                     Peers& peers);
+    [[nodiscard, gnu::cold]] TrainingState copy(std::int64_t step, std::span<const float> running,
+                                                const LossScaleState& loss_scale,
+                                                std::span<const std::int64_t> samples_since, Peers& peers);
 
     /// The state of the loss scale with which a fitting state is continued: its own if the scale is dynamic, and
     /// otherwise the constant scale with the number of steps that were skipped.
@@ -51,7 +51,7 @@ public:
 
     /// Throws InvalidArgument unless a state is of this network, optimizer and moving average, and of as many
     /// replicas with their own parameters.
-    void require_fitting(const TrainingState& state) const;
+    [[gnu::cold]] void require_fitting(const TrainingState& state) const;
 
     /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below
     /// 0.
@@ -68,7 +68,7 @@ public:
     }
 
     /// Copies a fitting state to every device.
-    void restore(const TrainingState& state);
+    [[gnu::cold]] void restore(const TrainingState& state);
 
 private:
     /// Whether each copy of the parameters has moving averages; with a centre, only the centre has.
@@ -76,7 +76,7 @@ private:
 
     /// `to` is a TrainingState or a ReplicaState.
     template <class Part>
-    void copy_replica(int replica, Part& to) {
+    [[gnu::cold]] void copy_replica(int replica, Part& to) {
         const int copy = replicas_.placement().copy_of(replica);
         const auto copied = [&](std::int64_t elements, auto&& place) {
             return replicas_.copied(elements, replicas_.placement().device_of(replica),
@@ -102,7 +102,7 @@ private:
         }
     }
     template <class Part>
-    void require_fitting_part(const Part& part) const {
+    [[gnu::cold]] void require_fitting_part(const Part& part) const {
         const bool averages = averages_of_copies();
         const std::int64_t elements = replicas_.network().trained_elements;
         require_elements("parameter arena", part.parameters.size(), replicas_.network().parameter_elements);
@@ -128,11 +128,11 @@ private:
 
     // For trainings with a centre.
 
-    void copy_centre(TrainingState& state);
+    [[gnu::cold]] void copy_centre(TrainingState& state);
     /// Completes the replicas, and their samples, by those of the other processes.
     [[gnu::cold]] void gather_replicas(TrainingState& state, Peers& peers);
-    void require_fitting_centre(const TrainingState& state) const;
-    void restore_centre(const TrainingState& state);
+    [[gnu::cold]] void require_fitting_centre(const TrainingState& state) const;
+    [[gnu::cold]] void restore_centre(const TrainingState& state);
 
     Replicas<D, T>& replicas_;
     FixedArray<std::string> names_, centre_names_;

@@ -173,8 +173,8 @@ template <class Batches>
 
 /// fit() for a run that `resume` continues.
 template <class Training, class Batches, class... Callbacks>
-[[nodiscard]] History fit_from(ResumeRun resume, Training& training, Batches&& batches,
-                               const FitOptions<Training>& options, Callbacks&&... callbacks) {
+[[nodiscard, gnu::cold]] History fit_from(ResumeRun resume, Training& training, Batches&& batches,
+                                          const FitOptions<Training>& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
     static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
     if constexpr (requires {

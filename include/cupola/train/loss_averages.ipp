@@ -37,7 +37,7 @@ CUPOLA_DECL void LossAverages::smooth(Entry& entry) const {
     }
 }
 
-CUPOLA_DECL std::vector<LossPart> LossAverages::state() const {
+[[gnu::cold]] CUPOLA_DECL std::vector<LossPart> LossAverages::state() const {
     std::vector<LossPart> result;
     result.reserve(entries_.size() + 2);
     for (const Entry& entry : entries_) result.push_back({entry.name, entry.smoothed});

@@ -112,8 +112,8 @@ public:
     /// optimiser, the schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line
     /// per layer with the device of each replica.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
-    void print_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
-                      const std::string& where = {}, bool placement = false) const {
+    [[gnu::cold]] void print_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
+                                    const std::string& where = {}, bool placement = false) const {
         impl::print_header(output_, training, where, placement);
     }
 
@@ -144,8 +144,8 @@ public:
 
 private:
     template <class Training, class Batches, class Test, class... Callbacks>
-    int train_by(const FitOptions<Training>& options, Training& training, Batches& batches, Test& test,
-                 Callbacks&... callbacks) {
+    [[gnu::cold]] int train_by(const FitOptions<Training>& options, Training& training, Batches& batches, Test& test,
+                               Callbacks&... callbacks) {
         using Net = typename Training::NetworkType;
         constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
         const bool restores = static_cast<bool>(options.restore_best.calls());
@@ -185,7 +185,7 @@ private:
         impl::FitRecorder* recorder = nullptr;
         const auto add_progress = [&](CheckpointInfo& info) { impl::write_progress(*recorder, info); };
         const auto save_best = [&] { checkpoints.get()->save_best(recorder->best_value()); };
-        const auto begin = [&](impl::FitRecorder& planned) -> std::shared_ptr<const void> {
+        const auto begin = [&](impl::FitRecorder & planned) __attribute__((cold))->std::shared_ptr<const void> {
             recorder = &planned;
             const std::int64_t last = planned.run().last_step;
             if (has_folder()) resume(training, policy);

@@ -33,8 +33,8 @@ struct StoredTensor {
 };
 
 /// One parameter of a layer whose input was flattened from `unflattened`, if that has extents.
-[[nodiscard]] inline StoredTensor stored_tensor(std::string name, const Parameter& parameter, std::int64_t offset,
-                                                const Shape& unflattened) {
+[[nodiscard, gnu::cold]] inline StoredTensor stored_tensor(std::string name, const Parameter& parameter,
+                                                           std::int64_t offset, const Shape& unflattened) {
     const Shape& shape = parameter.shape;
     StoredTensor tensor{std::move(name), shape, shape, offset, shape.size(), 1, 1};
     if (parameter.layout == FileLayout::input_features && unflattened.rank == 3) {
@@ -62,7 +62,7 @@ struct StoredTensors {
     std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0;
 };
 
-[[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
+[[nodiscard, gnu::cold]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
     StoredTensors tensors;
     // The extents of each value (see LayerInfo::reads) before a Flatten, as long as every feature has kept its place
     // since: a layer whose output has the extents of its input leaves the features where they are, unless it has a

@@ -257,7 +257,7 @@ inline void check_frozen(const TensorFile& file, std::span<const LayerInfo> laye
 }
 
 /// The texts of the metadata; the step and the names of the states go where they belong.
-inline void read_metadata(const TensorFile& file, Checkpoint& checkpoint) {
+[[gnu::cold]] inline void read_metadata(const TensorFile& file, Checkpoint& checkpoint) {
     checkpoint.resumable = false;
     bool has_step = false;
     for (const auto& [key, value] : file.metadata()) {

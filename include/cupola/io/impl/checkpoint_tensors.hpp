@@ -16,6 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/file_parts.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
@@ -48,8 +49,8 @@ struct StoredArena {
 };
 
 /// The arenas of a checkpoint, in the file's order.
-[[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
-                                                            std::span<const OptimizerState> optimizer) {
+[[nodiscard, gnu::cold]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
+                                                                       std::span<const OptimizerState> optimizer) {
     using Kind = StoredArena::Kind;
     std::vector<StoredArena> arenas;
     const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
@@ -191,15 +192,16 @@ inline void check_tensors(const TensorFile& file, const StoredArena& arena, std:
 /// Throws DataError for the first tensor of the file that is not a part of any arena's and that `is_ignored` is false
 /// of. PyTorch's counts of batches, which are stored with the running statistics, are allowed. With `may_ignore` the
 /// message says how to leave the tensor out.
-inline void check_no_more(const TensorFile& file, std::span<const StoredArena> arenas, std::span<const FilePart> parts,
-                          FunctionRef<bool(std::string_view)> is_ignored, bool may_ignore) {
+[[gnu::cold]] inline void check_no_more(const TensorFile& file, std::span<const StoredArena> arenas,
+                                        std::span<const FilePart> parts, FunctionRef<bool(std::string_view)> is_ignored,
+                                        bool may_ignore) {
     std::vector<std::string> known;
     for (const StoredArena& arena : arenas) {
         for (const FilePart& part : parts) {
             if (arena.has(part)) known.push_back(arena.prefix + part.name);
         }
     }
-    std::ranges::sort(known);
+    heap_sort(known);
     for (const SafeTensor& tensor : file.tensors()) {
         if (std::ranges::binary_search(known, tensor.name, std::less<>()) ||
             tensor.name.ends_with(".num_batches_tracked") || is_ignored(tensor.name))

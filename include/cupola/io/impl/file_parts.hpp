@@ -112,7 +112,7 @@ struct FilePart {
 }
 
 /// A part with its place in `tensor`, of these extents without the entry.
-inline void place_part(FilePart& part, const std::vector<std::int64_t>& own) {
+[[gnu::cold]] inline void place_part(FilePart& part, const std::vector<std::int64_t>& own) {
     part.extents = own;
     const std::int64_t size = part.size();
     std::vector<std::size_t> axes;
@@ -156,7 +156,7 @@ inline void add_parts(std::vector<FilePart>& parts, const StoredTensor& tensor, 
 
 /// Parameters, then running statistics, in the order of the network; the parts of one are adjacent. They refer to both
 /// arguments. Throws InvalidArgument for a table that has no meaning, or none for this network.
-[[nodiscard]] inline std::vector<FilePart> file_parts(const StoredTensors& tensors, const NameTable& table) {
+[[nodiscard, gnu::cold]] inline std::vector<FilePart> file_parts(const StoredTensors& tensors, const NameTable& table) {
     require_valid_names(table);
     std::vector<FilePart> parts;
     bool any = false;

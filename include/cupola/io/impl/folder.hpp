@@ -35,7 +35,7 @@ inline void make_folder(const std::string& path) {
 }
 
 /// The names in a folder, in no order.
-[[nodiscard]] inline std::vector<std::string> names_in_folder(const std::string& path) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> names_in_folder(const std::string& path) {
     struct Close {
         void operator()(DIR* handle) const { closedir(handle); }
     };

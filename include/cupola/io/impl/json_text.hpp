@@ -59,7 +59,7 @@ inline char* put_utf8(char* to, std::uint32_t point) {
 
 /// Writes the characters that `written` represents over it, at `to`, and returns them: they never take more bytes than
 /// their escapes. `written` has been checked by `JsonText::string`.
-[[nodiscard]] inline std::string_view unescape(char* to, std::string_view written) {
+[[nodiscard, gnu::cold]] inline std::string_view unescape(char* to, std::string_view written) {
     if (written.find('\\') == std::string_view::npos) return written;
     char* end = to;
     for (std::size_t i = 0; i < written.size(); ++i) {

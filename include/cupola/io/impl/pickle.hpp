@@ -30,7 +30,7 @@ public:
     [[nodiscard]] PickleValue result() const { return result_; }
 
 private:
-    void push_global(std::string_view module, std::string_view name) {
+    [[gnu::cold]] void push_global(std::string_view module, std::string_view name) {
         if (module.size() > max_name || name.size() > max_name) fail("a name has more than ", max_name, " characters");
         const PickleValue value = pickle_global(module, name);
         if (value.kind != Kind::unset) return push(value);
@@ -45,7 +45,7 @@ private:
 
     /// ('storage', type, key, device, count), with a sixth value in files of the format before torch 1.6: nothing, or
     /// (key, offset, count) of a storage that is a part of this one.
-    void push_storage() {
+    [[gnu::cold]] void push_storage() {
         const PickleValue id = pop();
         const std::span<const PickleValue> parts =
             id.kind == Kind::tuple || id.kind == Kind::list ? items(id) : std::span<const PickleValue>();
@@ -72,7 +72,7 @@ private:
         push(Kind::storage, static_cast<std::int64_t>(tables_.storages.size() - 1));
     }
 
-    void push_tensor(std::span<const PickleValue> arguments, PickleGlobal function) {
+    [[gnu::cold]] void push_tensor(std::span<const PickleValue> arguments, PickleGlobal function) {
         const auto is_list = [](const PickleValue& value) {
             return value.kind == Kind::tuple || value.kind == Kind::list;
         };
@@ -100,7 +100,7 @@ private:
     }
 
     /// Calls one of the known functions.
-    void reduce() {
+    [[gnu::cold]] void reduce() {
         const PickleValue arguments = pop(), function = pop();
         if (function.kind == Kind::object) return push(function);
         if (function.kind != Kind::global || arguments.kind != Kind::tuple)

@@ -74,7 +74,7 @@ protected:
         return tables_.lists[list.index()];
     }
     /// Replaces the values from `begin` on by a list, tuple or dictionary of them.
-    void push_list(Kind kind, std::size_t begin) {
+    [[gnu::cold]] void push_list(Kind kind, std::size_t begin) {
         if (begin > stack_.size() || begin < base()) fail("a value is missing");
         const std::span<const PickleValue> values = from(begin);
         tables_.lists.emplace_back(values.begin(), values.end());
@@ -136,7 +136,7 @@ protected:
     }
 
     /// Pushes the class or function of this name, which is not known.
-    void push_unknown(std::string_view name) {
+    [[gnu::cold]] void push_unknown(std::string_view name) {
         const auto [place, is_new] = classes_.try_emplace(std::string(name), tables_.classes.size());
         if (is_new) {
             if (classes_.size() > max_classes) fail("it names more than ", max_classes, " classes");

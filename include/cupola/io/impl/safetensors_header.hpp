@@ -94,7 +94,7 @@ public:
     Texts metadata;
 
 private:
-    void read() {
+    [[gnu::cold]] void read() {
         json_.expect('{');
         bool metadata_seen = false;
         if (!json_.accept('}')) {
@@ -114,7 +114,7 @@ private:
         json_.expect_end();
     }
 
-    void read_metadata() {
+    [[gnu::cold]] void read_metadata() {
         json_.expect('{');
         if (json_.accept('}')) return;
         do {
@@ -127,7 +127,7 @@ private:
         json_.expect('}');
     }
 
-    void read_tensor(std::string_view name) {
+    [[gnu::cold]] void read_tensor(std::string_view name) {
         if (tensors.size() == max_safetensors) json_.fail("there are more than ", max_safetensors, " tensors");
         SafeTensor tensor;
         tensor.name = name;

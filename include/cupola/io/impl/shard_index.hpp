@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/json_text.hpp>
 
@@ -28,7 +29,7 @@ public:
     };
 
     /// `path` is for messages. Throws DataError.
-    ShardIndex(std::string content, const std::string& path) : text_(std::move(content)) {
+    [[gnu::cold]] ShardIndex(std::string content, const std::string& path) : text_(std::move(content)) {
         JsonText json(text_, path, {.format = "an index of files of tensors", .part = ""});
         bool has_map = false;
         json.expect('{');
@@ -54,7 +55,7 @@ public:
             for (std::string_view* const written : {&entry.tensor, &entry.file})
                 *written = unescape(text_.data() + (written->data() - text_.data()), *written);
         }
-        std::ranges::sort(entries_, {}, &Entry::tensor);
+        heap_sort(entries_, {}, &Entry::tensor);
         const auto twice = std::ranges::adjacent_find(entries_, {}, &Entry::tensor);
         if (twice != entries_.end())
             throw DataError(text(path, " is damaged: it has the tensor ", shown(twice->tensor), " twice"));

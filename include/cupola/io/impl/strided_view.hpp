@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
 
@@ -62,16 +63,15 @@ struct ViewIndex {
 };
 
 /// The indices with more than one element, the one with the largest stride in the file first.
-[[nodiscard]] inline std::vector<ViewIndex> ordered_indices(const StridedView& view) {
+[[nodiscard, gnu::cold]] inline std::vector<ViewIndex> ordered_indices(const StridedView& view) {
     std::vector<ViewIndex> indices;
     std::uint64_t to = 1;
     for (std::size_t i = view.extents.size(); i-- > 0;) {
         if (view.extents[i] != 1) indices.push_back({view.extents[i], view.strides[i], to});
         to *= view.extents[i];
     }
-    std::ranges::sort(indices, [](const ViewIndex& a, const ViewIndex& b) {
-        return a.from != b.from ? a.from > b.from : a.to > b.to;
-    });
+    heap_sort(indices,
+              [](const ViewIndex& a, const ViewIndex& b) { return a.from != b.from ? a.from > b.from : a.to > b.to; });
     return indices;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/impl/pickle.hpp>
@@ -58,7 +59,7 @@ public:
     }
 
 private:
-    [[nodiscard]] PickleValue read_zip() {
+    [[nodiscard, gnu::cold]] PickleValue read_zip() {
         const ZipDirectory archive(file_);
         const auto program = std::ranges::find_if(archive.entries(), [](const ZipEntry& entry) {
             return entry.name.ends_with("/constants.pkl") || entry.name.find("/code/") != entry.name.npos;
@@ -98,7 +99,7 @@ private:
 
     /// The format before torch 1.6: pickles of a magic number, a version, a description of the machine, the object and
     /// the keys of the storages; then, per storage, its size and its bytes.
-    [[nodiscard]] PickleValue read_legacy() {
+    [[nodiscard, gnu::cold]] PickleValue read_legacy() {
         pickle_ = std::make_unique<FileFront>(file_, 0, file_.size());
         const auto next = [&] { return Pickle(*pickle_, tables_).result(); };
         const PickleValue magic = next();
@@ -121,12 +122,12 @@ private:
         return root;
     }
 
-    void place_legacy_storages(std::span<const PickleValue> keys) {
+    [[gnu::cold]] void place_legacy_storages(std::span<const PickleValue> keys) {
         places_.resize(tables_.storages.size());
         std::vector<std::size_t> order(tables_.storages.size());
         std::iota(order.begin(), order.end(), std::size_t{0});
         const auto key_of = [&](std::size_t storage) { return text_of(tables_.storages[storage].key); };
-        std::ranges::sort(order, {}, key_of);
+        heap_sort(order, {}, key_of);
         std::uint64_t at = pickle_->taken();
         for (const PickleValue& key : keys) {
             require<DataError>(key.kind == PickleKind::text, path_, " is damaged: a storage's key is no text");

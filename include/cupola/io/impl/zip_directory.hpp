@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/listed.hpp>
 #include <cupola/io/impl/file_pieces.hpp>
 #include <cupola/io/impl/json_string.hpp>
 
@@ -45,7 +46,7 @@ public:
     }
     /// Where the entry's data begins in the file. Throws DataError unless all of it is there, neither compressed nor
     /// encrypted.
-    [[nodiscard]] std::uint64_t data_of(const ZipEntry& entry) const {
+    [[nodiscard, gnu::cold]] std::uint64_t data_of(const ZipEntry& entry) const {
         const std::string& path = file_.path();
         if ((entry.flags & 1) != 0)
             throw DataError(text(path, " has the encrypted entry ", shown(entry.name), ", which cannot be read"));
@@ -78,7 +79,7 @@ private:
     }
 
     /// The directory's place, from the record at the end of the file.
-    [[nodiscard]] Place find_directory() const {
+    [[nodiscard, gnu::cold]] Place find_directory() const {
         const std::uint64_t size = file_.size(), back = std::min<std::uint64_t>(size, end_bytes + longest_comment);
         const std::vector<std::byte> end = file_.read(size - back, back);
         std::size_t at = back < end_bytes ? 0 : back - end_bytes + 1;
@@ -109,7 +110,7 @@ private:
         return place;
     }
 
-    void read_entries() {
+    [[gnu::cold]] void read_entries() {
         const std::span<const std::byte> all = directory_;
         const auto damaged = [&](std::size_t at) {
             throw DataError(text(file_.path(), " is damaged: the directory of the archive is invalid at byte ", at));
@@ -128,7 +129,7 @@ private:
             }
             if (counts) entries_.reserve(count);
         }
-        std::ranges::sort(entries_, {}, &ZipEntry::name);
+        heap_sort(entries_, {}, &ZipEntry::name);
         const auto twice = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
         if (twice != entries_.end())
             throw DataError(text(file_.path(), " is damaged: it has two entries named ", shown(twice->name)));

@@ -130,8 +130,8 @@ constexpr void find_node_obstacles(std::span<const LayerInfo> layers, std::span<
 namespace impl {
 
 /// Completes "... cannot begin at layer 3 (a, Linear<4>): ".
-constexpr void describe_obstacle(CompileTimeMessage& message, std::span<const LayerInfo> layers,
-                                 const CutPlace& place) {
+[[gnu::cold]] constexpr void describe_obstacle(CompileTimeMessage& message, std::span<const LayerInfo> layers,
+                                               const CutPlace& place) {
     const auto behind = [&] { describe(message, place.behind + 1, layers[place.behind]); };
     const auto before = [&] { describe(message, place.before + 1, layers[place.before]); };
     switch (place.obstacle) {

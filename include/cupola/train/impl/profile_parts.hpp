@@ -85,7 +85,7 @@ public:
     }
 
 private:
-    static double median(std::vector<double> values) {
+    [[gnu::cold]] static double median(std::vector<double> values) {
         const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
         std::nth_element(values.begin(), middle, values.end());
         return *middle;
@@ -93,7 +93,7 @@ private:
 
     /// Adds the part to which `entry(step)` belongs, unless it never ran; `calls` is the number of its runs in a step.
     template <class Entry, class Work>
-    void add_part(ProfiledPart part, Entry&& entry, Work&& work) {
+    [[gnu::cold]] void add_part(ProfiledPart part, Entry&& entry, Work&& work) {
         std::vector<double> seconds;
         std::int64_t calls = 0;
         for (std::size_t step = 0; step < times_.steps(); ++step) {
@@ -108,7 +108,7 @@ private:
         parts_.push_back(std::move(part));
     }
 
-    void add(StepPart which, const char* what, double bytes) {
+    [[gnu::cold]] void add(StepPart which, const char* what, double bytes) {
         add_part(
             {.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
             [&](ProfiledPart& part, double) {
@@ -118,7 +118,7 @@ private:
             });
     }
 
-    void add(Direction direction, std::size_t i) {
+    [[gnu::cold]] void add(Direction direction, std::size_t i) {
         const NodeInfo& node = nodes_[i];
         ProfiledPart named{.name = std::string(training_.layers[node.layer].name),
                            .what = {},
@@ -146,7 +146,7 @@ private:
 
     /// Computes the work of node `i` in a step, for all batches of the first device together. The time of backward
     /// includes that of a second forward pass.
-    void find_work(ProfiledPart& part, std::size_t i, Direction direction, double calls) const {
+    [[gnu::cold]] void find_work(ProfiledPart& part, std::size_t i, Direction direction, double calls) const {
         const NodeInfo& node = nodes_[i];
         const int own_replicas = training_.replicas / training_.devices;
         const double samples = training_.samples_per_step * own_replicas / training_.replicas;

@@ -122,9 +122,9 @@ template <class Training>
 
 /// See TrainingRun::print_header.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
-void print_header(const StandardOutput& output,
-                  const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
-                  const std::string& where, bool placement) {
+[[gnu::cold]] void print_header(const StandardOutput& output,
+                                const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
+                                const std::string& where, bool placement) {
     const auto& options = training.options;
     const CutInfo* const cut = cut_of(training);
     std::string table = cupola::summary<Net>(options.batch_size);

@@ -68,7 +68,7 @@ inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels
 }
 
 /// All filters with one common scale in a square of tiles with black lines between them, enlarged to about 400 pixels.
-[[nodiscard]] inline PixelImage filter_grid(std::span<const float> weights, const Shape& shape) {
+[[nodiscard, gnu::cold]] inline PixelImage filter_grid(std::span<const float> weights, const Shape& shape) {
     const std::int64_t filters = shape[0], height = shape[1], width = shape[2], channels = shape[3];
     std::int64_t columns = 1;
     while (columns * columns < filters) ++columns;
