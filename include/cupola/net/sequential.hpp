@@ -153,8 +153,7 @@ namespace impl {
 /// Throws OutOfMemory with the bytes of the activations for a batch, as laid out by the memory plan.
 [[noreturn, gnu::cold]] inline void throw_uncountable(std::span<const LayerInfo> layers, bool fusion,
                                                       std::int64_t batch, bool training, std::size_t element_bytes) {
-    // Every tensor of a batch of this size ends on a cache line, so that the bytes of a plan are proportional to the
-    // batch.
+    // Every tensor of a batch of this size ends on a cache line: the bytes of a plan are proportional to the batch.
     constexpr std::int64_t counted = 64;
     FixedArray<NodeInfo> nodes(layers.size());
     nodes.keep_first(fuse(layers, fusion, nodes, training));
@@ -165,8 +164,7 @@ namespace impl {
                          static_cast<double>(bytes) / static_cast<double>(counted) * static_cast<double>(batch));
 }
 
-/// Throws OutOfMemory for a batch whose plan may have sums of bytes that do not fit in 64 bits: the activations alone
-/// then exceed any computer's memory.
+/// Throws OutOfMemory for a batch whose plan may have sums of bytes that do not fit in 64 bits.
 constexpr void require_countable(std::span<const LayerInfo> layers, bool fusion, std::int64_t batch, bool training,
                                  std::size_t element_bytes) {
     double elements = 0;

@@ -211,8 +211,7 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
     return count;
 }
 
-/// The elements of the arena's part that is trained, at its beginning: the size of the arenas of gradients, of an
-/// optimiser's state and of moving averages.
+/// Those of its part that is trained, at its beginning: the size of the arenas of gradients, states and averages.
 [[nodiscard]] constexpr std::int64_t trained_elements(std::span<const LayerInfo> layers) {
     return arena_elements(layers, true);
 }
