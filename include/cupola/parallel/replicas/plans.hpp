@@ -63,7 +63,7 @@ public:
     }
 
     /// The plan for a batch, and which weights of `parameters` it has to pack; null if none was made. Plans share the
-    /// arena, including packed weights, which are packed again when the parameters have changed or another plan has run.
+    /// arena, including packed weights, which are packed again when the parameters have changed or another plan ran.
     struct Taken {
         Plan<Device, T>* plan = nullptr;
         Packing packs = Packing::none;
