@@ -192,6 +192,10 @@ TEST_CASE("a frozen normalisation is folded into the frozen convolution before i
     };
     CHECK(folded(FrozenBody::layers) == 2);
     CHECK(folded(FrozenMiddle::layers) == 1);
+    struct Twice
+        : Sequential<Input<6, 6, 3>, Tied<"conv", Conv2d<3, 3>>, Named<"norm1", BatchNorm2d<>>,
+                     Tied<"conv", Conv2d<3, 3>>, Named<"norm2", BatchNorm2d<>>, Flatten, Named<"head", Linear<2>>> {};
+    CHECK(folded(Frozen<Twice, "conv.*", "norm?.*">::layers) == 2);
     // Not one that reads the statistics of the batch, nor one before which, or in which, something is trained.
     struct Convolution : Frozen<FrozenTestNet, "conv2.*"> {};
     struct Norm : Frozen<FrozenTestNet, "norm2.*"> {};

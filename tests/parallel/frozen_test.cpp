@@ -250,6 +250,14 @@ TEST_CASE("a plan packs what training has changed, and all weights where others 
     CHECK(packs(evaluation, others) == Packing::all);
     CHECK(packs(training, others) == Packing::all);
     plans.clear();
+    // Where nothing is frozen, a pass has one sequence of kernels.
+    plans.add(&Plan<Host>::make<Net>, training);
+    plans.allocate(plans.first().bytes().total(), 1);
+    CHECK(packs(training, parameters) == Packing::all);
+    plans.trained_parameters_changed();
+    CHECK(packs(training, parameters) == Packing::all);
+    CHECK(packs(training, parameters) == Packing::none);
+    plans.clear();
 }
 
 TEST_CASE("frozen weights and statistics that are replaced between two steps count in the next") {

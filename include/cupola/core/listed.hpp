@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of names: their order, and for a message all of a few, and the first of many: "conv1.weight and 159 more".
+// Sorting a list once, and names for a message: all of a few, and the first of many: "conv1.weight and 159 more".
 #pragma once
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct Linear {
     static constexpr bool is_per_position = impl::option_or(PerPositionOption{}, options...).value;
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
-    /// What is done to convolutions is done to it per position: outside training it contains a batch normalisation.
+    /// What is done to convolutions is done to it per position: it may contain a batch normalisation.
     static constexpr LayerKind kind = is_per_position ? LayerKind::convolution : LayerKind::plain;
     static constexpr LayerTraits traits{.backward_reads_output = false,
                                         .absorbs_relu = true,

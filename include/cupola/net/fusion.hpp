@@ -59,8 +59,8 @@ struct FusionCandidate {
     const LayerInfo& second;
     /// The number of the second layer in the network.
     std::size_t second_layer = 0;
-    /// Whether the plan is for training.
-    bool training = true;
+    /// Whether the plan is for training, and whether the first layer has parameters of which none is trained.
+    bool training = true, frozen = false;
 };
 
 /// The shape from which the operation of a layer of this kind is made.
@@ -92,13 +92,13 @@ struct OneOperation {
 };
 
 /// A convolution's weight and bias contain the following batch normalisation (net/impl/folded_norm.hpp): outside
-/// training, and in training where neither is trained nor reads the statistics of a batch.
+/// training, and in training where neither is trained nor reads the statistics of a batch, if the convolution's
+/// operation can leave out their gradients.
 struct FoldedBatchNorm : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::convolution, LayerKind::batch_norm};
     static constexpr bool applies(const FusionCandidate& c) {
-        const bool frozen = c.first.parameters.count > 0 && c.first.trained_parameters() == 0;
         return !c.training ||
-               (frozen && c.second.uses_running_statistics && c.first.traits.can_omit_parameter_gradients);
+               (c.frozen && c.second.uses_running_statistics && c.first.traits.can_omit_parameter_gradients);
     }
     static constexpr void fuse(NodeInfo& node, const FusionCandidate& c) { node.folded_norm = c.second_layer; }
 };
@@ -193,7 +193,7 @@ constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node,
         if (next == layers.size() || layers[next].reads != next) return;
         const FusionPattern& pattern = fusion_patterns[row];
         if (!pattern.kinds.match(first.kind, layers[next].kind) || (pattern.one_operation && node.layers > 1)) continue;
-        const FusionCandidate candidate{node, first, layers[next], next, training};
+        const FusionCandidate candidate{node, first, layers[next], next, training, is_frozen(layers, node.layer)};
         if (!pattern.applies(candidate)) continue;
         pattern.fuse(node, candidate);
         ++node.layers;

@@ -70,10 +70,13 @@ public:
     void time(StepTimes* times) { times_ = times; }
 
     /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. Normalisations that do
-    /// not read the statistics of a batch are folded into the weights before them, with the given running statistics.
-    /// See PassBuffers for `frozen`.
+    /// not read the statistics of a batch are folded into the weights before them, with the given running statistics;
+    /// throws InvalidArgument if there are none. See PassBuffers for `frozen`. `packing`: which weights.
     void prepare(Context& context, const float* parameters, const float* running = nullptr,
                  const float* frozen = nullptr, Packing packing = Packing::all);
+
+    /// Whether a node has parameters of which none is trained.
+    [[nodiscard]] bool has_frozen() const { return has_frozen_; }
 
     /// The number of the network's outputs.
     [[nodiscard]] std::size_t outputs() const { return outputs_.size(); }
@@ -293,7 +296,7 @@ private:
     FixedArray<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
     /// Whether the network reads columns other than an "input" of floats.
-    bool reads_columns_ = false;
+    bool reads_columns_ = false, has_frozen_ = false;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;
     FixedArray<impl::PlanOutput> outputs_;

@@ -24,7 +24,7 @@ public:
     PlanNode& operator=(const PlanNode&) = delete;
     virtual ~PlanNode() = default;
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
-    /// Called when the parameters have changed, before the next forward.
+    /// Called when the node's parameters have changed, before the next forward.
     virtual void prepare(const ForwardArgs<Device, T>& args) = 0;
     virtual void forward(const ForwardArgs<Device, T>& args) = 0;
     virtual void backward(const BackwardArgs<Device, T>& args) = 0;

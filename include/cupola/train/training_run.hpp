@@ -185,7 +185,7 @@ private:
         impl::FitRecorder* recorder = nullptr;
         const auto add_progress = [&](CheckpointInfo& info) { impl::write_progress(*recorder, info); };
         const auto save_best = [&] { checkpoints.get()->save_best(recorder->best_value()); };
-        const auto begin = [&](impl::FitRecorder & planned) __attribute__((cold))->std::shared_ptr<const void> {
+        const auto begin = [&](impl::FitRecorder& planned) -> std::shared_ptr<const void> {
             recorder = &planned;
             const std::int64_t last = planned.run().last_step;
             if (has_folder()) resume(training, policy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sizes below zero, each with its number in the message.
+// Sizes below zero, each with its number in the message, and too large ones.
 
 // case: negative_kernel
 // expect: layer 1 (Conv2d<8, -3>) has the kernel -3, which must be at least 1; its input is 4 x 4 x 3 from the Input
@@ -27,3 +27,8 @@
 // expect: the Input has no extents
 /* wrong */ struct Net : Sequential<Input<>, Linear<2>> {};
 /* right */ struct Net : Sequential<Input<1>, Linear<2>> {};
+
+// case: parameters_of_a_network
+// expect: layer 2 (Linear<126>) has parameters that together with those of the layers before it are more than 2^40 elements
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8589934592>, Linear<126>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<8>, Linear<126>> {};

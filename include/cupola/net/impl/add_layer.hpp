@@ -21,7 +21,7 @@
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The state of the walk over the modules. Its layers name its parameters: it is not copied.
+/// The state of the walk over the modules. Its layers point to its parameters: it is not copied.
 template <std::size_t layer_count>
 struct Walk {
     std::array<LayerInfo, layer_count> layers{};
@@ -204,6 +204,7 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     layer.input = walk.shape;
     layer.reads = walk.value;
     const std::string_view wrong_input = fill_layer<L>(layer, walk.parameters[walk.count], walk.buffers[walk.count]);
+    walk.list_count += layer.parameters.count + layer.buffers.count;
     if constexpr (!Layer<L>) {
         describe(walk.diagnostic, walk.count + 1, layer);
         describe_missing<L>(walk.diagnostic << " ");
@@ -236,7 +237,6 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
             << " has parameters that together with those of the layers before it are more than 2^40 elements";
         return;
     }
-    walk.list_count += layer.parameters.count + layer.buffers.count;
     if (layer.traits.reads != ElementType::float32 && !read_input_as_it_is(walk, layer)) return;
     walk.value = ++walk.count;
     walk.shape = layer.output;

@@ -69,6 +69,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const LayerInfo& layer = layers[infos_[i].layer];
         const bool node_backward = backward && has_backward(i);
+        has_frozen_ = has_frozen_ || is_frozen(layers, infos_[i].layer);
         const BuildContext<Device, T> build{.context = context,
                                             .batch = options.batch,
                                             .input = infos_[i].input,

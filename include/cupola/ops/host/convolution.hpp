@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction; with
-// a plain layout it uses its reference code (seconds instead of milliseconds). So weights are packed in `prepare`, once
-// per step, and weight gradients are unpacked into the arena's own layout. Where one of Cupola's own kernels is faster
-// for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's primitive is not created.
+// a plain layout it uses its reference code (seconds instead of milliseconds). So weights are packed in `prepare`, when
+// they have changed, and weight gradients are unpacked into the arena's own layout. Where one of Cupola's own kernels
+// is faster for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's primitive is not created.
 #pragma once
 
 #include <cstdint>

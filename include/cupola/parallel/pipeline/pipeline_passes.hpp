@@ -149,7 +149,7 @@ private:
     [[nodiscard]] static bool wait_for_input(const Pass& pass, PipelineWork work);
     void forward(const Pass& pass, BatchSource source);
     void backward(const Pass& pass);
-    /// Fetches the batch, in a slot of the first part. Returns whether it begins with packing weights.
+    /// Fetches the batch, in a slot of the first part. Returns which weights it begins with packing.
     Packing take(const Pass& pass, BatchSource source);
     [[nodiscard]] PlanInputs inputs(const Pass& pass) const;
     [[nodiscard]] const float* parameters(const Pass& pass) { return replicas_.parameters(pass.of_step().replica); }

@@ -52,9 +52,9 @@ public:
         first_.reset();
     }
 
-    /// The weights that plans have packed are of parameters, or buffers, that are not valid any more: of any, or of
-    /// those that training changes.
+    /// Any parameters or buffers have changed: no packed weights are valid any more.
     void parameters_changed() { ++version_; }
+    /// Training has changed its parameters and statistics.
     void trained_parameters_changed() { ++trained_version_; }
     /// The same if they have changed for `other` since the last call.
     void change_with(const Plans& other) {
@@ -193,7 +193,7 @@ auto Plans<Device, T>::take(const PlanOptions& options, const float* parameters,
     const bool changed = found->trained_prepared != trained_version_;
     // Outside training also frozen weights have changed: training changes the statistics that are folded into them.
     const bool all = !is_packed || found->prepared != version_ || found->packed_from != parameters ||
-                     last->packed_from != parameters || (changed && !options.training);
+                     last->packed_from != parameters || (changed && !(options.training && found->plan.has_frozen()));
     const Packing packs = all ? Packing::all : changed ? Packing::trained : Packing::none;
     found->prepared = version_;
     found->trained_prepared = trained_version_;
