@@ -127,7 +127,7 @@ enum class Place : std::uint8_t { host, cuda };
 /// Runs a network on the images. run.hpp defines it. CMake writes one file per instantiation, so that each is compiled
 /// separately; those for cuda only in a program that is built with CUDA.
 template <Model model, Precision precision, Place place>
-int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
-                const std::string& optimizer);
+[[gnu::cold]] int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                              const std::string& optimizer);
 
 }  // namespace cifar10

@@ -151,8 +151,8 @@ template <class Net, class Parts, Place place, class Averaging, class Statistics
 }
 
 template <Model model, Precision precision, Place place>
-[[gnu::cold]] int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
-                              const std::string& optimizer) {
+int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                const std::string& optimizer) {
     Side<place> side(options);
     using Net = typename Side<place>::template Network<typename NetworkIn<typename Parts<model>::Net, precision>::Type>;
     return side.template with_averaging<precision>([&](const auto& averaging) {
