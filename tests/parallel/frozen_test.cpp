@@ -251,13 +251,15 @@ TEST_CASE("a plan packs what training has changed, and all weights where others 
     CHECK(packs(training, others) == Packing::all);
     plans.clear();
     // Where nothing is frozen, a pass has one sequence of kernels.
-    plans.add(&Plan<Host>::make<Net>, training);
-    plans.allocate(plans.first().bytes().total(), 1);
-    CHECK(packs(training, parameters) == Packing::all);
-    plans.trained_parameters_changed();
-    CHECK(packs(training, parameters) == Packing::all);
-    CHECK(packs(training, parameters) == Packing::none);
-    plans.clear();
+    impl::Plans<Host, float> whole;
+    whole.start(context);
+    whole.add(&Plan<Host>::make<Net>, training);
+    whole.allocate(whole.largest().total(), 1);
+    CHECK(whole.take(training, parameters).packs == Packing::all);
+    whole.trained_parameters_changed();
+    CHECK(whole.take(training, parameters).packs == Packing::all);
+    CHECK(whole.take(training, parameters).packs == Packing::none);
+    whole.clear();
 }
 
 TEST_CASE("frozen weights and statistics that are replaced between two steps count in the next") {
