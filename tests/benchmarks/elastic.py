@@ -5,8 +5,9 @@
 
 DATA is what cifar10_train takes as --data-dir; the binary files are opened fastest. Four replicas of 32 images, a constant rate. Each
 method and period has four rates; all of them see --images images, the two best of them twice as many, and the best of those four times as
-many, with three seeds. A rate is as good as the model or its moving average, whichever is better. OUT_DIR/elastic.json has every figure
-and is written after each half of --images; a further command with the same OUT_DIR continues there, --minutes ends one early. Where
+many, with three seeds. A rate is as good as the model or its moving average, whichever is better. Then the images a second of each method
+and period are measured by turns, for which the machine should do nothing else. OUT_DIR/elastic.json has every figure and is written after
+each half of --images; a further command with the same OUT_DIR continues there, --minutes ends one early. Where
 OUT_DIR has a copy of the file alone, without its checkpoints, runs that are complete are kept and the others begin again. It also
 has the page and its picture of what has been measured so far, which --save copies to docs/measurements/; --report only writes them.
 """
@@ -22,6 +23,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import machine
@@ -50,6 +52,7 @@ METHODS = {
 }
 DIVERGED = re.compile(r"diverged|not finite|is -?(nan|inf)\b")
 STAGES = ((4, 1), (2, 2), (1, 4))  # how many rates, and how many times --images
+ROUNDS, ROUND_STEPS = 5, 200  # of the images a second
 
 
 def chunk_steps(images):
@@ -73,8 +76,8 @@ def flags_of(method, period, rate, seed):
 
 
 class Results:
-    """The figures of all runs: {key: {"points": [{"images", "model", "average", "images_per_second", "spread",
-    "staleness"}], "diverged": message}}."""
+    """The figures of all runs: {key: {"points": [{"images", "model", "average", "spread", "staleness"}], "diverged": message}}; and the
+    images a second of each method and period, one figure a round."""
 
     def __init__(self, folder, images):
         self.file = folder / "elastic.json"
@@ -171,6 +174,21 @@ def staleness_of(turns, method, period):
     return statistics.mean(seen) if seen else None
 
 
+def lines_of(options, of, folder, steps, *more):
+    """The lines that a training writes, as it continues to a step; the process that has ended if it diverged."""
+    command = [
+        options.program, "--data-dir", options.data, "--train-dir", folder, "--max-steps", str(steps), "--schedule", "constant",
+        "--num-replicas", str(REPLICAS), "--batch-size", str(BATCH), "--checkpoint-every", "0", "--keep-checkpoints", "2",
+        "--summary-every", "0", "--log-every", "10", "--json", *flags_of(*of), *more,
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode > 0 and DIVERGED.search(ended.stderr):
+        return ended
+    if ended.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}\nended with status {ended.returncode}: {ended.stderr.strip()}")
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
 def extend(results, options, of):
     """Trains one more chunk of a run and evaluates it."""
     run, folder = results.all["runs"].setdefault(key_of(*of), {"points": []}), options.out_dir / "runs" / key_of(*of)
@@ -188,30 +206,34 @@ def extend(results, options, of):
     log = folder / "order.safetensors"
     ordered = ["--order-log", log] if "--order" in METHODS[of[0]][1] else []
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        options.program, "--data-dir", options.data, "--train-dir", folder, "--max-steps", str(done + results.chunk), "--schedule", "constant",
-        "--num-replicas", str(REPLICAS), "--batch-size", str(BATCH), "--checkpoint-every", "0", "--keep-checkpoints", "2",
-        "--summary-every", "0", "--log-every", "10", "--json", *flags_of(*of), *ordered, *(["--resume"] if done else []),
-    ]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True)
-    if ended.returncode != 0:
-        if ended.returncode > 0 and DIVERGED.search(ended.stderr):
-            run["diverged"] = ended.stderr.strip()
-            shutil.rmtree(folder, ignore_errors=True)
-            return
-        raise SystemExit(f"{' '.join(map(str, command))}\nended with status {ended.returncode}: {ended.stderr.strip()}")
-    lines = [json.loads(line) for line in ended.stdout.splitlines()]
-    precision = {line["weights"]: line["precision"] for line in lines if "precision" in line}
-    rates = [line["examples_per_second"] for line in lines if "examples_per_second" in line]
     steps = done + results.chunk
+    lines = lines_of(options, of, folder, steps, *ordered, *(["--resume"] if done else []))
+    if isinstance(lines, subprocess.CompletedProcess):
+        run["diverged"] = lines.stderr.strip()
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    precision = {line["weights"]: line["precision"] for line in lines if "precision" in line}
     run["points"].append({
         "images": steps * STEP,
         "model": precision["trained parameters"],
         "average": precision["moving averages"],
-        "images_per_second": statistics.median(rates[1:] or rates),
         "spread": spread_of(folder / f"model-{steps}.safetensors"),
         "staleness": staleness_of(tensors_of(log)["turns"], of[0], of[1]) if ordered else None,
     })  # fmt: skip
+
+
+def measure_speed(results, options, end):
+    """The images a second at the best rate of each method and period, by turns."""
+    for number in range(ROUNDS):
+        for (method, period), (rate, _) in finals(results).items():
+            rounds = results.all.setdefault("images_per_second", {}).setdefault(f"{method}-{period}", [])
+            if len(rounds) > number or time.monotonic() >= end:
+                continue
+            with tempfile.TemporaryDirectory(dir=options.out_dir) as folder:
+                lines = lines_of(options, (method, period, rate, SEEDS[0]), pathlib.Path(folder) / "run", ROUND_STEPS)
+            rates = [line["examples_per_second"] for line in lines if "examples_per_second" in line]
+            rounds.append(statistics.median(rates[1:]))
+            results.save()
 
 
 def forget_dropped(results, options, methods):
@@ -303,6 +325,11 @@ def picture(found):
     return "\n".join([*lines, "</svg>", ""])
 
 
+def speed_of(results, method, period):
+    rounds = results.all.get("images_per_second", {}).get(f"{method}-{period}")
+    return f"{statistics.median(rounds):,.0f} ({min(rounds):,.0f} to {max(rounds):,.0f})" if rounds else ""
+
+
 def cell_of(results, times, *of):
     run = results.run(*of)
     if len(run["points"]) >= 2 * times:
@@ -318,7 +345,7 @@ def page_of(results):
         spreads, stale = [[run["points"][-1][which] for run in runs] for which in ("spread", "staleness")]
         rows.append([
             title_of(method, period), f"{rate:g}", len(runs), f"{mean_of(runs, 'model'):.4f}", f"{mean_of(runs, 'average'):.4f}",
-            f"{min(every):.4f} to {max(every):.4f}", f"{mean_of(runs, 'images_per_second'):,.0f}",
+            f"{min(every):.4f} to {max(every):.4f}", speed_of(results, method, period),
             f"{statistics.mean(spreads):.3f}" if None not in spreads else "",
             f"{statistics.mean(stale):.2f}" if None not in stale else "",
         ])  # fmt: skip
@@ -358,7 +385,8 @@ def page_of(results):
         *machine.table(["", "bound", "measured", "met"], limits),
         "",
         f"After {4 * images:,} images, means of the seeds. Apart: the distance of the replicas to the centre, over the centre's length. "
-        "Staleness: exchanges of other replicas between two of one.",
+        "Staleness: exchanges of other replicas between two of one. "
+        f"Images/s: the median, and the range, of {ROUNDS} rounds by turns.",
         "",
         *machine.table(["method", "rate", "seeds", "model", "moving average", "better of both, by seed", "images/s", "apart", "staleness"], rows),
         "",
@@ -405,6 +433,8 @@ def main():
         what = run.get("diverged") or "{images:,} images, model {model:.4f}, average {average:.4f}".format(**run["points"][-1])
         print(f"{key_of(*of)}: {what}", flush=True)
         forget_dropped(results, options, methods)
+    if not options.report and not work_left(results, methods):
+        measure_speed(results, options, end)
     report(results, options)
 
 
