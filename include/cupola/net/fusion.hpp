@@ -59,8 +59,8 @@ struct FusionCandidate {
     const LayerInfo& second;
     /// The number of the second layer in the network.
     std::size_t second_layer = 0;
-    /// Whether the plan is for training, and whether the first layer has parameters of which none is trained.
-    bool training = true, frozen = false;
+    /// Whether the plan is for training, and whether backward leaves out the gradients of the first layer's parameters.
+    bool training = true, omits_parameter_gradients = false;
 };
 
 /// The shape from which the operation of a layer of this kind is made.
@@ -97,8 +97,7 @@ struct OneOperation {
 struct FoldedBatchNorm : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::convolution, LayerKind::batch_norm};
     static constexpr bool applies(const FusionCandidate& c) {
-        return !c.training ||
-               (c.frozen && c.second.uses_running_statistics && c.first.traits.can_omit_parameter_gradients);
+        return !c.training || (c.omits_parameter_gradients && c.second.uses_running_statistics);
     }
     static constexpr void fuse(NodeInfo& node, const FusionCandidate& c) { node.folded_norm = c.second_layer; }
 };
@@ -193,7 +192,8 @@ constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node,
         if (next == layers.size() || layers[next].reads != next) return;
         const FusionPattern& pattern = fusion_patterns[row];
         if (!pattern.kinds.match(first.kind, layers[next].kind) || (pattern.one_operation && node.layers > 1)) continue;
-        const FusionCandidate candidate{node, first, layers[next], next, training, is_frozen(layers, node.layer)};
+        const FusionCandidate candidate{node, first,    layers[next],
+                                        next, training, omits_parameter_gradients(layers, node.layer)};
         if (!pattern.applies(candidate)) continue;
         pattern.fuse(node, candidate);
         ++node.layers;
