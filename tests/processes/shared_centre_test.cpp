@@ -11,7 +11,9 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -375,7 +377,7 @@ public:
         require(bytes <= sizeof memory_.bytes, "the memory is too small");
         return memory_.bytes;
     }
-    void wait(const ExchangeName&, FunctionRef<bool()> is_done) override {
+    void wait(const ExchangeName&, FunctionRef<bool()> is_done, FunctionRef<bool(int)>) override {
         while (!is_done()) {
             if (number_ == 1) memory_.other_waits = true;
             std::this_thread::yield();
@@ -403,17 +405,17 @@ public:
     struct Memory {
         alignas(64) std::byte bytes[1 << 16]{};
     };
-    using Script = std::function<void(const ExchangeName&)>;
+    using Script = std::function<void(const ExchangeName&, FunctionRef<bool(int)>)>;
     ScriptedProcesses(Memory& memory, Script script) : memory_(memory), script_(std::move(script)) {}
 
     [[nodiscard]] std::byte* share(std::size_t bytes) override {
         require(bytes <= sizeof memory_.bytes, "the memory is too small");
         return memory_.bytes;
     }
-    void wait(const ExchangeName& name, FunctionRef<bool()> is_done) override {
+    void wait(const ExchangeName& name, FunctionRef<bool()> is_done, FunctionRef<bool(int)> waits_for) override {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
         while (!is_done()) {
-            script_(name);
+            script_(name, waits_for);
             require<DeviceError>(std::chrono::steady_clock::now() < end, "waits for ", name.operation);
             std::this_thread::yield();
         }
@@ -427,21 +429,67 @@ private:
     Script script_;
 };
 
-/// What each of some processes throws that have a common centre with one step in flight. `script(number, name)` is
-/// called as long as a process waits.
+/// What each of some processes throws that have a common centre with one step in flight. `script(number, name,
+/// waits_for)` is called as long as a process waits.
 template <class Script, class Run>
 std::vector<std::string> with_common_centre(int count, Script&& script, Run&& run) {
     const auto memory = std::make_unique<ScriptedProcesses::Memory>();
     return on_threads(count, [&](int number) {
-        ScriptedProcesses processes(*memory, [&](const ExchangeName& name) { script(number, name); });
+        ScriptedProcesses processes(*memory, [&](const ExchangeName& name, FunctionRef<bool(int)> waits_for) {
+            script(number, name, waits_for);
+        });
         const impl::ReplicaPlacement placement(count, 1, true, count, number);
         impl::CommonCentre common(processes, placement, {.elements = 1, .all_elements = 1, .pieces = 1});
         run(common, number);
     });
 }
-constexpr auto nothing = [](int, const ExchangeName&) {};
+constexpr auto nothing = [](int, const ExchangeName&, FunctionRef<bool(int)>) {};
 
 }  // namespace
+
+TEST_CASE("a process that waits says for which others") {
+    // Process 2 is last wherever it is waited for: it goes on once both others have said what they wait for.
+    std::mutex mutex;
+    std::map<std::string, std::string> said[2];
+    const auto script = [&](int number, const ExchangeName& name, FunctionRef<bool(int)> waits_for) {
+        if (number == 2 || !waits_for) return;
+        std::string list;
+        for (int p = 0; p < 3; ++p) list += waits_for(p) ? text(p, " ") : "";
+        const std::lock_guard lock(mutex);
+        said[number][std::string(name.operation)] = list;
+    };
+    const auto until_both_wait = [&](const char* operation) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        for (bool do_both = false; !do_both;) {
+            std::this_thread::yield();
+            const std::lock_guard lock(mutex);
+            do_both = said[0][operation] == "2 " && said[1][operation] == "2 ";
+            require<DeviceError>(std::chrono::steady_clock::now() < end, "in ", operation, " they wait for ",
+                                 said[0][operation], "and ", said[1][operation]);
+        }
+        const std::lock_guard lock(mutex);
+        said[0].clear(), said[1].clear();
+    };
+    check_nothing_thrown(with_common_centre(3, script, [&](impl::CommonCentre& common, int number) {
+        const bool last = number == 2;
+        if (last) until_both_wait("the beginning of asynchronous steps");
+        CHECK(common.begin(0, [&] { common.clear(0, 0); }));
+        // For the process that has the next ticket, before it comes to the centre and while it is there.
+        if (last) until_both_wait("the exchange with the centre");
+        const std::int64_t ticket = last ? 0 : number + 1;
+        CHECK(common.wait_for_piece(0, 0, ticket, 0, [] { return false; }));
+        if (last) until_both_wait("the exchange with the centre");
+        common.pass_piece(0, ticket);
+        if (last) until_both_wait("the batches of the other processes");
+        common.complete(0, number, {});
+        CHECK(common.wait_for_step(0));
+        if (last) until_both_wait("the reports of the other processes");
+        common.set_reported(0);
+        CHECK(common.wait_for_place(1));
+        if (last) until_both_wait("the check of the parameters");
+        CHECK(common.meet_to_check(1));
+    }));
+}
 
 TEST_CASE("a process that waits for the reports of one that restores a state ends with an error") {
     for (const int restoring : {0, 1}) {
@@ -498,7 +546,7 @@ TEST_CASE("a process that still waits for the end of an error does not lose the 
     std::atomic<bool> is_asleep{false}, is_given_up{false}, has_begun{false};
     std::atomic<int> gave_up{0};
     // Process 1 looks again once process 0 has failed twice and begins.
-    const auto script = [&](int number, const ExchangeName& name) {
+    const auto script = [&](int number, const ExchangeName& name, FunctionRef<bool(int)>) {
         if (name.operation != "the beginning of asynchronous steps") return;
         if (number == 0) has_begun = true;
         if (number == 0 || is_asleep.exchange(true)) return;
@@ -528,7 +576,7 @@ TEST_CASE("a process that still waits for the end of an error does not lose the 
 
 TEST_CASE("a meeting ends for all processes alike, also if one fails that is the last to come") {
     std::atomic<bool> is_waiting{false}, has_ended{false};
-    const auto script = [&](int number, const ExchangeName& name) {
+    const auto script = [&](int number, const ExchangeName& name, FunctionRef<bool(int)>) {
         if (number == 0 && name.operation == "the check of the parameters") is_waiting = true;
     };
     check_nothing_thrown(with_common_centre(2, script, [&](impl::CommonCentre& common, int number) {

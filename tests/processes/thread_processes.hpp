@@ -142,15 +142,17 @@ public:
         return hub_.shares() ? hub_.share(number(), bytes) : std::vector<std::byte*>();
     }
     [[nodiscard]] int sharing() const override { return hub_.shares() ? count() : 1; }
-    void wait(const cupola::ExchangeName& name, cupola::FunctionRef<bool()> is_done) override {
+    void wait(const cupola::ExchangeName& name, cupola::FunctionRef<bool()> is_done,
+              cupola::FunctionRef<bool(int)> waits_for) override {
         hub_.note_wait(number(), name.operation);
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(200);
-        Processes::wait(name, [&] {
+        const auto is_over = [&] {
             if (is_done()) return true;
             cupola::require<cupola::DeviceError>(std::chrono::steady_clock::now() < end, "process ", number(),
                                                  " has waited too long for ", name.operation, " of step ", name.step);
             return false;
-        });
+        };
+        Processes::wait(name, is_over, waits_for);
     }
 
 private:

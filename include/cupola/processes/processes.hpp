@@ -142,8 +142,9 @@ public:
     /// which may itself sleep for some milliseconds before it returns false.
     /// Called by any threads, several at a time, also while another one is in another member. As with the other
     /// members, an engine ends the process, or throws, if another process is lost, or after the deadline; this default
-    /// has none.
-    virtual void wait(const ExchangeName& /*name*/, FunctionRef<bool()> is_done) {
+    /// has none. `waits_for(process)`: whether this is a process whose writes are waited for, for the error; it may
+    /// refer to nothing, where that is not known.
+    virtual void wait(const ExchangeName& /*name*/, FunctionRef<bool()> is_done, FunctionRef<bool(int)> /*waits_for*/) {
         for (impl::PollPause pause; !is_done();) pause();
     }
 

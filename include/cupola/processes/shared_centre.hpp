@@ -102,7 +102,9 @@ public:
                 ", those of its machine: between machines use Periodic or ElasticAveraging");
         return parts.front();
     }
-    void wait(const ExchangeName& name, FunctionRef<bool()> is_done) override { processes_.wait(name, is_done); }
+    void wait(const ExchangeName& name, FunctionRef<bool()> is_done, FunctionRef<bool(int)> waits_for) override {
+        processes_.wait(name, is_done, waits_for);
+    }
     void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) override {
         processes_.gather(name, blocks, bytes);
     }

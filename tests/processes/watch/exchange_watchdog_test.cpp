@@ -72,17 +72,22 @@ TEST_CASE("child: a poll for a process that has ended" * doctest::skip()) {
     siginfo_t info{};
     waitid(P_PID, static_cast<id_t>(other), &info, WEXITED | WNOWAIT);
     watchdog.set_process_ids({getpid(), other});
-    watchdog.end_poll({"the exchange with the centre", 7}, watchdog.fault_of_poll(monotonic_seconds()));
+    watchdog.end_poll({"the exchange with the centre", 7}, watchdog.fault_of_poll(monotonic_seconds(), {}));
 }
 TEST_CASE("threads that poll find that a process has ended, or that the deadline is over") {
     const ChildResult ended = run_in_child("child: a poll for a process that has ended", {});
     CHECK(ended.status == 75);
     CHECK(ended.output.find("process 0 has lost process 1, which does not exist any more, in the exchange with the "
-                            "centre of step 7\n") != std::string::npos);
+                            "centre of step 7; missing: process 1\n") != std::string::npos);
     impl::ExchangeWatchdog watchdog(0, 2, 0.5, "");
     watchdog.set_process_ids({getpid(), getpid()});
-    CHECK(watchdog.fault_of_poll(monotonic_seconds()).empty());
-    CHECK(watchdog.fault_of_poll(monotonic_seconds() - 0.6) == "has waited 0.5 s for others");
+    CHECK(watchdog.fault_of_poll(monotonic_seconds(), {}).empty());
+    const auto late = watchdog.fault_of_poll(monotonic_seconds() - 0.6, {});
+    CHECK(late.what == "has waited 0.5 s for others");
+    CHECK(late.missing == "it is not known which are missing");
+    // A process does not wait for itself.
+    CHECK(watchdog.fault_of_poll(monotonic_seconds() - 0.6, [](int) { return true; }).missing == "missing: process 1");
+    CHECK(watchdog.fault_of_poll(monotonic_seconds() - 0.6, [](int) { return false; }).missing == "none is missing");
 }
 
 namespace {

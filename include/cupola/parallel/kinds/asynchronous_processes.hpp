@@ -23,7 +23,7 @@ public:
     /// InvalidArgument if they cannot share memory.
     [[nodiscard]] virtual std::byte* share(std::size_t bytes) = 0;
     /// As Processes::wait(): returns when `is_done()` returns true; on any thread.
-    virtual void wait(const ExchangeName& name, FunctionRef<bool()> is_done) = 0;
+    virtual void wait(const ExchangeName& name, FunctionRef<bool()> is_done, FunctionRef<bool(int)> waits_for) = 0;
     /// As ProcessGroup::gather().
     virtual void gather(const ExchangeName& name, std::byte* blocks, std::size_t bytes) = 0;
 

@@ -232,14 +232,14 @@ public:
     }
 
     [[nodiscard]] int sharing() const override { return shares_memory_ ? static_cast<int>(visible_.size()) : 1; }
-    void wait(const ExchangeName& name, FunctionRef<bool()> is_done) override {
+    void wait(const ExchangeName& name, FunctionRef<bool()> is_done, FunctionRef<bool(int)> waits_for) override {
         const double since = monotonic_seconds();
         double looked = since;
         for (PollPause pause; !is_done(); pause()) {
             const double now = monotonic_seconds();
             if (now - looked < 0.05) continue;
             looked = now;
-            const std::string fault = watchdog_.fault_of_poll(since);
+            const ExchangeWatchdog::Fault fault = watchdog_.fault_of_poll(since, waits_for);
             // The process may have done what this one waits for just before it ended.
             if (!fault.empty() && !is_done()) watchdog_.end_poll(name, fault);
         }

@@ -32,6 +32,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/finite.hpp>
 #include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/core/process_number.hpp>
 #include <cupola/core/thread.hpp>
@@ -124,26 +125,41 @@ public:
         const std::scoped_lock lock(mutex_);
         waits_ = false;
     }
+    /// Why a thread that polls must not wait any longer, and the processes that are lost, or else late.
+    struct Fault {
+        std::string what, missing;
+
+        [[nodiscard]] bool empty() const { return what.empty(); }
+    };
     /// For threads that poll, independent of the waits above: the reason why a thread that has waited since `since` for
-    /// any of the other processes must not wait any longer; empty if it may.
-    [[nodiscard]] std::string fault_of_poll(double since) {
+    /// any of the other processes must not wait any longer; empty if it may. `waits_for(process)`: whether it waits for
+    /// this one; it refers to nothing if that is not known.
+    [[nodiscard]] Fault fault_of_poll(double since, FunctionRef<bool(int)> waits_for) {
         const std::scoped_lock lock(mutex_);
-        for (std::size_t p = 0; p < ids_.size(); ++p) {
-            if (static_cast<int>(p) != number_ && ids_[p] != 0 && !process_exists(ids_[p])) return loss_of(p);
-        }
-        return monotonic_seconds() - since > deadline_ ? overdue() : std::string();
+        const auto others = [&](auto is_missing) {
+            std::vector<std::size_t> found;
+            for (std::size_t p = 0; p < ids_.size(); ++p) {
+                if (static_cast<int>(p) != number_ && is_missing(p)) found.push_back(p);
+            }
+            return found;
+        };
+        const auto lost = others([&](std::size_t p) { return ids_[p] != 0 && !process_exists(ids_[p]); });
+        if (!lost.empty()) return {loss_of(lost[0]), list_of(lost)};
+        if (monotonic_seconds() - since <= deadline_) return {};
+        if (!waits_for) return {overdue(), unknown};
+        return {overdue(), list_of(others([&](std::size_t p) { return waits_for(static_cast<int>(p)); }))};
     }
     /// Ends the process for that reason.
-    [[noreturn, gnu::cold]] void end_poll(const ExchangeName& name, const std::string& fault) {
+    [[noreturn, gnu::cold]] void end_poll(const ExchangeName& name, const Fault& fault) {
         const std::scoped_lock lock(mutex_);
-        leave(name, fault, false);
+        leave(name, fault.what, fault.missing);
     }
     /// The time at which the last wait began, by monotonic_seconds().
     [[nodiscard]] double since() const { return since_; }
     /// Ends the process as at the deadline, for the reason `why`. The message also contains what was waited for.
     [[noreturn, gnu::cold]] void end_process(const std::string& why) {
         const std::scoped_lock lock(mutex_);
-        leave(name_, text("cannot go on: ", why), false);
+        leave(name_, text("cannot go on: ", why), {});
     }
 
     // Sums may be waited for at the same time as an exchange. A deadline of the sums is then reported as that of the
@@ -218,19 +234,20 @@ private:
     static constexpr auto longest_leave = std::chrono::milliseconds(900);
     /// The number of missed heartbeats after which a process counts as silent.
     static constexpr double missed_heartbeats = 3, never = -1e300;
+    static constexpr const char* unknown = "it is not known which are missing";
 
     void watch() {
         std::unique_lock lock(mutex_);
         while (!changed_.wait_for(lock, period, [&] { return ends_; })) {
             const double now = monotonic_seconds();
-            if (waits_ && now - since_ > deadline_) leave(name_, overdue());
-            if (sums_wait_ && now - sums_since_ > deadline_) leave(waits_ ? name_ : sums_name_, overdue());
+            if (waits_ && now - since_ > deadline_) leave(name_, overdue(), missing());
+            if (sums_wait_ && now - sums_since_ > deadline_) leave(waits_ ? name_ : sums_name_, overdue(), missing());
             if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
-                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p])) leave(name_, loss_of(p));
+                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p])) leave(name_, loss_of(p), missing());
             }
             if (const int p = exited_ ? exited_() : -1; p >= 0)
-                leave(name_, text("has lost process ", p, ", which has ended by itself"));
+                leave(name_, text("has lost process ", p, ", which has ended by itself"), missing());
         }
     }
 
@@ -245,22 +262,27 @@ private:
         return text("has lost process ", name_of(process), ", which does not exist any more");
     }
     [[nodiscard]] std::string missing() const {
-        if (!waits_ || !names_missing_) return "it is not known which are missing";
-        std::string list;
+        if (!waits_ || !names_missing_) return std::string(unknown);
+        std::vector<std::size_t> found;
         const double silent_since = monotonic_seconds() - missed_heartbeats / heartbeats_per_deadline * deadline_;
         for (std::size_t p = 0; p < missing_.size(); ++p) {
-            if (missing_[p] > 0 && last_heartbeat_[p] < silent_since)
-                list += text(list.empty() ? "" : ", ", name_of(p));
+            if (missing_[p] > 0 && last_heartbeat_[p] < silent_since) found.push_back(p);
         }
+        return list_of(found);
+    }
+    [[nodiscard]] std::string list_of(const std::vector<std::size_t>& processes) const {
+        std::string list;
+        for (const std::size_t p : processes) list += text(list.empty() ? "" : ", ", name_of(p));
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
 
+    /// `missing` may be empty.
     [[noreturn, gnu::cold]] void leave(const ExchangeName& name, const std::string& what,
-                                       bool others_are_missing = true) const {
+                                       const std::string& missing) const {
         if (exit_flag_ != nullptr) *exit_flag_ = 1;
         std::string message = text("process ", name_of(number_), ' ', what, ", in ", name.operation);
         if (name.step >= 0) message += text(" of step ", name.step);
-        if (others_are_missing) message += "; " + missing();
+        if (!missing.empty()) message += "; " + missing;
         leave(name_of(number_), folder_, message);
     }
     static void write_to(int file, const std::string& message) {

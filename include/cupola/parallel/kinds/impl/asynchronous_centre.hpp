@@ -73,7 +73,7 @@ void AsynchronousEngine<D, T>::pass_centre(int device, const Batch& batch, const
                 is_stopped = is_stopped_;
                 return is_stopped;
             };
-            if (!common_->wait_for_piece(i, turn.ticket, batch.step, stopped)) stop();
+            if (!common_->wait_for_piece(i, device, turn.ticket, batch.step, stopped)) stop();
             if (stopped()) throw Stopped();
         } else {
             std::unique_lock lock(mutex_);

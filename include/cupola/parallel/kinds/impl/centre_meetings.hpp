@@ -101,10 +101,13 @@ protected:
         word(list, process()).value.store(value, std::memory_order_release);
         progress().notify();
     }
-    /// Whether all processes' words of a list are at least `value`.
+    /// Whether a process's word of a list is at least `value`; whether those of all are.
+    [[nodiscard]] bool is_at_least(std::size_t list, int process, std::int64_t value) const {
+        return word(list, static_cast<std::size_t>(process)).value.load(std::memory_order_acquire) >= value;
+    }
     [[nodiscard]] bool all_at_least(std::size_t list, std::int64_t value) const {
-        for (std::size_t p = 0; p < process_count(); ++p) {
-            if (word(list, p).value.load(std::memory_order_acquire) < value) return false;
+        for (int p = 0; p < process_.count; ++p) {
+            if (!is_at_least(list, p, value)) return false;
         }
         return true;
     }
@@ -112,9 +115,12 @@ protected:
     /// What processes wait for that is no piece of the centre.
     [[nodiscard]] SharedEvent& progress() const { return meetings().progress; }
     /// Returns when `is_done()`, which is looked at when the event is notified.
-    void sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done);
+    /// `waits_for(process)`: whether it waits for this one; it refers to nothing where that is not known.
+    void sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done,
+                     FunctionRef<bool(int)> waits_for = {});
     /// The same, also when a process has failed: then false.
-    [[nodiscard]] bool wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done);
+    [[nodiscard]] bool wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done,
+                            FunctionRef<bool(int)> waits_for);
     void lock(SharedLock& of, std::string_view name) {
         sleep_until(of.released(), {name}, [&] { return of.try_lock(); });
     }
@@ -169,6 +175,17 @@ private:
         const std::int64_t value = word(purposes_, process).value.load(std::memory_order_acquire);
         return {static_cast<Purpose::What>(value / 2 % purposes), value / 2 / purposes, value % 2 != 0};
     }
+    /// Whether a process is late, or is process 0, which decides, if none is.
+    template <class Late>
+    [[nodiscard]] auto late_or_first(Late late) const {
+        return [late, count = process_.count](int process) {
+            if (process != 0 || late(0)) return late(process);
+            for (int p = 1; p < count; ++p) {
+                if (late(p)) return false;
+            }
+            return true;
+        };
+    }
     /// What two processes do that should do the same.
     [[noreturn, gnu::cold]] static void fail_apart(Purpose purpose, std::size_t process, Purpose of_other,
                                                    std::size_t other);
@@ -182,25 +199,29 @@ private:
     std::atomic<std::int64_t> given_up_ = 0;
 };
 
-inline void CentreMeetings::sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done) {
+inline void CentreMeetings::sleep_until(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done,
+                                        FunctionRef<bool(int)> waits_for) {
     constexpr int polls_before_sleep = 100;
     int polls = 0;
     // The processes look between two calls whether another one is lost.
-    processes_.wait(name, [&] {
+    const auto sleep_once = [&] {
         const std::uint32_t changes = event.changes();
         if (is_done()) return true;
         if (++polls > polls_before_sleep) event.wait(changes);
         return false;
-    });
+    };
+    processes_.wait(name, sleep_once, waits_for);
 }
 
-inline bool CentreMeetings::wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done) {
+inline bool CentreMeetings::wait(SharedEvent& event, const ExchangeName& name, FunctionRef<bool()> is_done,
+                                 FunctionRef<bool(int)> waits_for) {
     bool failed = false;
-    sleep_until(event, name, [&] {
+    const auto is_over = [&] {
         if (is_done()) return true;
         failed = has_failed();
         return failed;
-    });
+    };
+    sleep_until(event, name, is_over, waits_for);
     return !failed;
 }
 
@@ -227,11 +248,13 @@ inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
     const std::int64_t next = ++meetings_;
     const auto has_met = [&] { return meetings().meetings.load(std::memory_order_acquire) >= next; };
     const auto all_here = [&] { return process() == 0 && all_at_least(met_, next); };
+    const auto waits_for = late_or_first([&](int p) { return !is_at_least(met_, p, next); });
     set(purposes_, value_of(purpose));
     set(met_, next);
     // Process 0 alone decides, with the lock of failures held, so that all meet or none does.
     while (!has_met()) {
-        sleep_until(progress(), name, [&] { return has_met() || all_here() || has_failed(); });
+        sleep_until(
+            progress(), name, [&] { return has_met() || all_here() || has_failed(); }, waits_for);
         lock(meetings().failures_lock, failure_name);
         const std::lock_guard held(meetings().failures_lock, std::adopt_lock);
         if (has_met()) break;
@@ -281,9 +304,14 @@ inline bool CentreMeetings::restart(const ExchangeName& name) {
         return process() == 0 && all_at_least(restarted_, next) &&
                all_at_least(all_given_up_, meetings().failures.load(std::memory_order_acquire));
     };
+    const auto waits_for = late_or_first([&](int p) {
+        return !is_at_least(restarted_, p, next) ||
+               !is_at_least(all_given_up_, p, meetings().failures.load(std::memory_order_acquire));
+    });
     set(restarted_, next);
     while (!has_restarted()) {
-        sleep_until(progress(), name, [&] { return has_restarted() || all_here() || has_failed(); });
+        sleep_until(
+            progress(), name, [&] { return has_restarted() || all_here() || has_failed(); }, waits_for);
         lock(meetings().failures_lock, failure_name);
         const std::lock_guard held(meetings().failures_lock, std::adopt_lock);
         if (all_here() && !has_failed()) {

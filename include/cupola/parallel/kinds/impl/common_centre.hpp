@@ -116,15 +116,19 @@ public:
         const std::lock_guard held(head().averages_lock, std::adopt_lock);
         update();
     }
-    /// Waits until a ticket may pass a piece of the centre, or `is_stopped()`; false if a process has failed.
-    [[nodiscard]] bool wait_for_piece(std::size_t piece, std::int64_t ticket, std::int64_t step,
+    /// Waits until the ticket of a device may pass a piece of the centre, or `is_stopped()`; false if a process has
+    /// failed.
+    [[nodiscard]] bool wait_for_piece(std::size_t piece, int device, std::int64_t ticket, std::int64_t step,
                                       FunctionRef<bool()> is_stopped) {
+        ticket_of(static_cast<int>(process()), device).store(ticket, std::memory_order_release);
         const std::atomic<std::int64_t>& passed = word(passed_, piece).value;
-        return wait(word(passed_, piece).event, {exchange_name, step}, [&] {
+        const auto may_pass = [&] {
             if (passed.load(std::memory_order_acquire) == ticket || is_stopped()) return true;
             require_queued(step);
             return false;
-        });
+        };
+        return wait(word(passed_, piece).event, {exchange_name, step}, may_pass,
+                    [&](int p) { return may_pass_next(p, piece, step); });
     }
     void pass_piece(std::size_t piece, std::int64_t ticket) {
         word(passed_, piece).value.store(ticket + 1, std::memory_order_release);
@@ -164,10 +168,28 @@ private:
         return record_at(step, number) + sizeof(Record) + static_cast<std::size_t>(part) * result_bytes_;
     }
 
+    /// Whether all batches of a process are complete in a step.
+    [[nodiscard]] bool is_complete(std::int64_t step, int process) const {
+        for (int k = placement_.first_replica_of_process(process); k < placement_.first_replica_of_process(process + 1);
+             ++k) {
+            if (record(step, k).step.load(std::memory_order_acquire) != step) return false;
+        }
+        return true;
+    }
+
+    /// The last ticket with which a device came to a piece.
+    [[nodiscard]] std::atomic<std::int64_t>& ticket_of(int process, int device) const {
+        return word(tickets_, static_cast<std::size_t>(process * placement_.device_count() + device)).value;
+    }
+    /// Whether a process has the ticket that passes a piece next; if no device has come with it yet, whether the
+    /// process has a device that may.
+    [[nodiscard]] bool may_pass_next(int process, std::size_t piece, std::int64_t step) const;
+
     const ReplicaPlacement& placement_;
     Sizes sizes_;
     /// Places in the memory: words of each process, words of each piece, and the rest.
-    std::size_t head_ = 0, reported_ = 0, passed_ = 0, records_ = 0, regularization_ = 0, centre_ = 0, averages_ = 0;
+    std::size_t head_ = 0, reported_ = 0, tickets_ = 0, passed_ = 0, records_ = 0, regularization_ = 0, centre_ = 0,
+                averages_ = 0;
     std::size_t record_bytes_ = 0, result_bytes_ = 0;
 };
 
@@ -205,6 +227,7 @@ inline CommonCentre::CommonCentre(AsynchronousProcesses& processes, const Replic
     const auto steps = static_cast<std::size_t>(sizes.steps);
     head_ = place(sizeof(Head));
     reported_ = place(process_count() * sizeof(Word));
+    tickets_ = place(process_count() * static_cast<std::size_t>(placement.device_count()) * sizeof(Word));
     passed_ = place(sizes.pieces * sizeof(Word));
     records_ = place(steps * static_cast<std::size_t>(placement.replicas()) * record_bytes_);
     regularization_ = place(steps * sizes.regularized * sizeof(double));
@@ -234,30 +257,51 @@ inline bool CommonCentre::begin(std::int64_t step, FunctionRef<void()> fill) {
 inline void CommonCentre::clear(std::int64_t step, std::int64_t turns) {
     head().turns = {.turns = turns};
     for (std::size_t i = 0; i < sizes_.pieces; ++i) word(passed_, i).value.store(0, std::memory_order_relaxed);
-    for (std::size_t p = 0; p < process_count(); ++p)
-        word(reported_, p).value.store(step - 1, std::memory_order_relaxed);
+    for (int p = 0; p < placement_.process_count(); ++p) {
+        word(reported_, static_cast<std::size_t>(p)).value.store(step - 1, std::memory_order_relaxed);
+        for (int d = 0; d < placement_.device_count(); ++d) ticket_of(p, d).store(-1, std::memory_order_relaxed);
+    }
     for (std::int64_t s = 0; s < sizes_.steps; ++s) {
         for (int k = 0; k < placement_.replicas(); ++k) record(s, k).step.store(-1, std::memory_order_relaxed);
     }
 }
 
+inline bool CommonCentre::may_pass_next(int process, std::size_t piece, std::int64_t step) const {
+    const std::int64_t next = word(passed_, piece).value.load(std::memory_order_acquire);
+    bool is_there = false, comes_later = true;
+    for (int p = 0; p < placement_.process_count(); ++p) {
+        for (int d = 0; d < placement_.device_count(); ++d) {
+            const std::int64_t ticket = ticket_of(p, d).load(std::memory_order_acquire);
+            if (ticket == next && p == process) return true;
+            is_there = is_there || ticket == next;
+            if (p == process) comes_later = comes_later && ticket > next;
+        }
+    }
+    return !is_there && !comes_later && !is_complete(step, process);
+}
+
 inline bool CommonCentre::wait_for_step(std::int64_t step) {
-    return wait(progress(), {"the batches of the other processes", step}, [&] {
-        for (int k = 0; k < placement_.replicas(); ++k) {
-            if (record(step, k).step.load(std::memory_order_acquire) == step) continue;
+    const auto all_complete = [&] {
+        for (int p = 0; p < placement_.process_count(); ++p) {
+            if (is_complete(step, p)) continue;
             require_queued(step);
             return false;
         }
         return true;
-    });
+    };
+    return wait(progress(), {"the batches of the other processes", step}, all_complete,
+                [&](int p) { return !is_complete(step, p); });
 }
 
 inline bool CommonCentre::wait_for_place(std::int64_t step) {
-    return wait(progress(), {"the reports of the other processes", step - sizes_.steps}, [&] {
-        if (all_at_least(reported_, step - sizes_.steps)) return true;
+    const std::int64_t last = step - sizes_.steps;
+    const auto all_reported = [&] {
+        if (all_at_least(reported_, last)) return true;
         require_queued(step);
         return false;
-    });
+    };
+    return wait(progress(), {"the reports of the other processes", last}, all_reported,
+                [&](int p) { return !is_at_least(reported_, p, last); });
 }
 
 inline void CommonCentre::write(std::int64_t step, int number, int part, std::int64_t samples,
