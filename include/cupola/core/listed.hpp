@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <ranges>
 #include <string>
 #include <string_view>
 
@@ -15,7 +14,7 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 /// The elements of a range, each as `name_of` has it; after the first `most` only how many more there are.
-template <std::ranges::input_range Range, class NameOf = std::identity>
+template <class Range, class NameOf = std::identity>
 [[nodiscard, gnu::cold]] std::string listed(const Range& range, const NameOf& name_of = {},
                                             std::string_view separator = ", ", std::size_t most = 8) {
     std::string result;
