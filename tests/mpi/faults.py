@@ -26,6 +26,15 @@ import machine
 
 FOLDER = pathlib.Path(os.environ.get("HOSTS_FOLDER", "/nonexistent"))
 RULE = ""  # by which replicas agree on a centre, or "pipeline", and a colon
+RULES = {
+    "periodic": "`Periodic`, every 2 steps",
+    "elastic": "`ElasticAveraging`, every 2 steps",
+    "downpour": "`Asynchronous<Downpour>`, round robin, on one host",
+    "easgd": "`Asynchronous<Elastic>`, round robin, on one host",
+    "hogwild": "`Hogwild`, on one host",
+}
+# The processes of these have their centre in memory that they share.
+SHARED = ("downpour:", "easgd:", "hogwild:")
 STEPS, PAUSE, DEADLINE = 24, 40, 2  # milliseconds between steps; seconds
 # The deadline of a run without a fault, on a machine that may be busy.
 PATIENCE = 30
@@ -88,10 +97,10 @@ class Fault:
 def drawn(source, kind):
     """A fault of a kind, at a random time."""
     alone = kind in ("save", "term", "term-mpirun", "full", "damage")
-    hosts = 2 if kind == "cut" else source.choice([1, 2])
+    hosts = 2 if kind == "cut" else 1 if RULE in SHARED else source.choice([1, 2])
     # Somebody is to be left.
     processes = 4 if kind == "two" else source.choice([1, 2, 4]) if alone and hosts == 1 else source.choice([2, 4])
-    policy = source.choice(["messages", "sums"] if hosts == 2 else ["shared", "messages", "sums"])
+    policy = "shared" if RULE in SHARED else source.choice(["messages", "sums"] if hosts == 2 else ["shared", "messages", "sums"])
     parts = {
         "kill": lambda: [("kill", source.randrange(1, processes))],
         "kill-0": lambda: [("kill-0", 0)],
@@ -593,6 +602,9 @@ class Trial:
             self.require_bits(self.folder, fault.processes, fault.hosts)
 
     def require_bits(self, folder, processes, hosts):
+        if RULE == "hogwild:":
+            self.require((folder / f"model-{STEPS}.safetensors").exists(), "there is no checkpoint of the end")
+            return
         reference = self.references(self.fault.policy, processes, hosts, self.fault.replicas)
         same = filecmp.cmp(folder / f"model-{STEPS}.safetensors", reference, shallow=False)
         self.require(same, f"{processes} processes have other bits than a run without a fault")
@@ -681,7 +693,7 @@ def work(options):
         kinds = [options.kind] if options.kind else list(KILLS)
         faults = [(drawn_kill(source, kinds[number % len(kinds)]), tolerant) for number in range(options.count)]
     else:
-        kinds = [options.kind] if options.kind else list(KINDS)
+        kinds = [options.kind] if options.kind else [kind for kind in KINDS if kind != "cut" or RULE not in SHARED]
         faults = [(drawn(source, kinds[number % len(kinds)]), old) for number in range(options.count)]
     results = []
     if options.named and options.part == 0:
@@ -731,23 +743,25 @@ def seconds(of, name):
     return column
 
 
-def table(kinds, results, first, columns):
-    """A row for each kind of fault, with what a function says of its results in each column."""
-    rows = []
-    for kind, title in kinds.items():
-        of_kind = [each for each in results if each["kind"] == kind]
-        rows.append([title, *(column(of_kind) for column in columns.values())])
-    return machine.table([first, *columns], rows)
+def table(first, rows, columns):
+    """A row for each title, with what a function says of its results in each column."""
+    return machine.table([first, *columns], [[title, *(column(results) for column in columns.values())] for title, results in rows])
+
+
+def by_kind(kinds, results):
+    return [(title, [each for each in results if each["kind"] == kind]) for kind, title in kinds.items()]
+
+
+COLUMNS = {
+    "count": len, "hangs": those("hangs"), "lost checkpoints": those("lost_checkpoint"),
+    "files": lambda results: sum(len(each["files"]) for each in results),
+    "median s to a file": seconds(statistics.median, "files"), "largest": seconds(max, "files"),
+    "`mpirun` ended by, s": ended_by, "failures": those("problems"),
+}  # fmt: skip
 
 
 def section_of_faults(measured):
     results = measured["faults"]
-    columns = {
-        "count": len, "hangs": those("hangs"), "lost checkpoints": those("lost_checkpoint"),
-        "files": lambda of_kind: sum(len(each["files"]) for each in of_kind),
-        "median s to a file": seconds(statistics.median, "files"), "largest": seconds(max, "files"),
-        "`mpirun` ended by, s": ended_by, "failures": those("problems"),
-    }  # fmt: skip
     files = sum(len(each["files"]) for each in results)
     exact = sum(each["files_that_name_exactly_the_failed"] for each in results)
     return [
@@ -759,7 +773,7 @@ def section_of_faults(measured):
         "deadline and 1 s; the newest checkpoint must be that of the log; and the run that goes on, with another number of "
         "processes, must end with the bits of a run without a fault. After a signal, and where the disk is full, there are no files.",
         "",
-        *table(KINDS, results, "fault", columns),
+        *table("fault", by_kind(KINDS, results), COLUMNS),
         "",
         f"{exact} of {files} files name exactly the processes that failed. The others name some of them, or a process that had itself "
         "waited for one of them: of two faults the first ends the job, and a part that was sent last may still be on its way when its "
@@ -795,7 +809,7 @@ def section_of_survivors(measured):
         "its file too, and end with the status 75, the newest checkpoint must be that of the log, and the run that is started again must "
         "end with the same bits.",
         "",
-        *table(KILLS, measured["faults"], "`kill -9`", columns),
+        *table("`kill -9`", by_kind(KILLS, measured["faults"]), columns),
         "",
         "A job whose start of MPI took longer than the deadline, which happens between hosts that share few cores, ended by itself with that "
         f"message, before it was killed, and was started again: {slow}.",
@@ -805,10 +819,29 @@ def section_of_survivors(measured):
     ]
 
 
+def section_of_rules(measured):
+    lines = [
+        "## Replicas with parameters of their own",
+        "",
+        "The faults of the first table, all kinds of it in turn, under each rule by which replicas agree on a centre. Where the centre is in memory "
+        "that processes share, they are on one host, so that no cable is cut; and the run that goes on has the bits of one without a fault, but for "
+        "Hogwild, no two runs of which have the same.",
+        "",
+        *machine.table(["rule", *COLUMNS], [[RULES[rule], *measured[rule]["row"]] for rule in RULES if rule in measured]),
+        "",
+    ]
+    by_machine = {}
+    for each in measured.values():
+        by_machine.setdefault("\n".join(machine.lines(each["machine"])), []).append(f"`tests/mpi/faults {each['command']}`")
+    for computer, commands in by_machine.items():
+        lines += [f"Written by {', '.join(sorted(commands))}.", "", computer, ""]
+    return lines
+
+
 def page(measured):
-    """`measured` is what faults.json has: one or both of "faults" and "survivors"."""
+    """`measured` is what faults.json has: "faults", "survivors" and "rules", or some of them."""
     lines = ["# Faults of processes", ""]
-    for name, section in (("faults", section_of_faults), ("survivors", section_of_survivors)):
+    for name, section in (("faults", section_of_faults), ("survivors", section_of_survivors), ("rules", section_of_rules)):
         if name in measured:
             lines += section(measured[name])
     return lines
@@ -817,12 +850,19 @@ def page(measured):
 def report(options, computer, results):
     """Prints the table of these results; with --save, writes it to the page beside the other one."""
     kind = f"--kind {options.kind} " if options.kind else ""
+    kind += f"--rule {options.rule} " if options.rule else ""
     command = f"{'--survive ' if options.survive else ''}{kind}--seed {options.seed} --count {options.count} --jobs {options.jobs} --save"
-    mine = {"survivors" if options.survive else "faults": {"command": command, "machine": computer, "faults": results}}
+    these = {"command": command, "machine": computer}
+    path = machine.MEASUREMENTS / "faults.json"
+    measured = json.loads(path.read_text()) if options.save and path.exists() else {}
+    if options.rule in RULES:
+        row = [column(results) for column in COLUMNS.values()]
+        mine = {"rules": measured.get("rules", {}) | {options.rule: these | {"row": row}}}
+    else:
+        mine = {"survivors" if options.survive else "faults": these | {"faults": results}}
     print("\n".join(page(mine)))
     if options.save:
-        path = machine.MEASUREMENTS / "faults.json"
-        measured = (json.loads(path.read_text()) if path.exists() else {}) | mine
+        measured |= mine
         path.write_text(json.dumps(measured, indent=1) + "\n")
         (machine.MEASUREMENTS / "faults.md").write_text("\n".join(page(measured)))
 
@@ -835,7 +875,7 @@ def main():
     parser.add_argument("--kind", choices=list(dict.fromkeys([*KINDS, *KILLS])), help="only faults of this kind")
     parser.add_argument(
         "--rule",
-        choices=["periodic", "elastic", "pipeline"],
+        choices=[*RULES, "pipeline"],
         help="replicas with parameters of their own agree on a centre by it; pipeline: the network of each process is in two parts",
     )
     parser.add_argument("--survive", action="store_true", help="kills, after which the others go on")
@@ -852,6 +892,8 @@ def main():
         RULE = options.rule + ":"
     if options.survive and (options.named or not options.openmpi5):
         parser.error("--survive needs --openmpi5, and is not for --named")
+    if options.save and options.rule == "pipeline":
+        parser.error("--save is not for --rule pipeline")
     if options.kind and not options.named and options.kind not in (KILLS if options.survive else KINDS):
         parser.error(f"--kind {options.kind} is {'not ' if options.survive else ''}for --survive")
     # So that what was begun is removed.
