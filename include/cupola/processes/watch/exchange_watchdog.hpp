@@ -136,18 +136,12 @@ public:
     /// this one; it refers to nothing if that is not known.
     [[nodiscard]] Fault fault_of_poll(double since, FunctionRef<bool(int)> waits_for) {
         const std::scoped_lock lock(mutex_);
-        const auto others = [&](auto is_missing) {
-            std::vector<std::size_t> found;
-            for (std::size_t p = 0; p < ids_.size(); ++p) {
-                if (static_cast<int>(p) != number_ && is_missing(p)) found.push_back(p);
-            }
-            return found;
-        };
-        const auto lost = others([&](std::size_t p) { return ids_[p] != 0 && !process_exists(ids_[p]); });
-        if (!lost.empty()) return {loss_of(lost[0]), list_of(lost)};
+        for (std::size_t p = 0; p < ids_.size(); ++p) {
+            if (is_lost(p)) return {loss_of(p), list_of([&](std::size_t other) { return is_lost(other); })};
+        }
         if (monotonic_seconds() - since <= deadline_) return {};
         if (!waits_for) return {overdue(), unknown};
-        return {overdue(), list_of(others([&](std::size_t p) { return waits_for(static_cast<int>(p)); }))};
+        return {overdue(), list_of([&](std::size_t p) { return waits_for(static_cast<int>(p)); })};
     }
     /// Ends the process for that reason.
     [[noreturn, gnu::cold]] void end_poll(const ExchangeName& name, const Fault& fault) {
@@ -244,7 +238,7 @@ private:
             if (sums_wait_ && now - sums_since_ > deadline_) leave(waits_ ? name_ : sums_name_, overdue(), missing());
             if (!waits_ || now - since_ <= last_part_seconds) continue;
             for (std::size_t p = 0; p < missing_.size(); ++p) {
-                if (missing_[p] > 0 && ids_[p] != 0 && !process_exists(ids_[p])) leave(name_, loss_of(p), missing());
+                if (missing_[p] > 0 && is_lost(p)) leave(name_, loss_of(p), missing());
             }
             if (const int p = exited_ ? exited_() : -1; p >= 0)
                 leave(name_, text("has lost process ", p, ", which has ended by itself"), missing());
@@ -262,17 +256,20 @@ private:
         return text("has lost process ", name_of(process), ", which does not exist any more");
     }
     [[nodiscard]] std::string missing() const {
-        if (!waits_ || !names_missing_) return std::string(unknown);
-        std::vector<std::size_t> found;
+        if (!waits_ || !names_missing_) return unknown;
         const double silent_since = monotonic_seconds() - missed_heartbeats / heartbeats_per_deadline * deadline_;
-        for (std::size_t p = 0; p < missing_.size(); ++p) {
-            if (missing_[p] > 0 && last_heartbeat_[p] < silent_since) found.push_back(p);
-        }
-        return list_of(found);
+        return list_of([&](std::size_t p) { return missing_[p] > 0 && last_heartbeat_[p] < silent_since; });
     }
-    [[nodiscard]] std::string list_of(const std::vector<std::size_t>& processes) const {
+    [[nodiscard]] bool is_lost(std::size_t process) const {
+        return static_cast<int>(process) != number_ && ids_[process] != 0 && !process_exists(ids_[process]);
+    }
+    /// Those of the other processes that are missing.
+    template <class IsMissing>
+    [[nodiscard]] std::string list_of(IsMissing is_missing) const {
         std::string list;
-        for (const std::size_t p : processes) list += text(list.empty() ? "" : ", ", name_of(p));
+        for (std::size_t p = 0; p < ids_.size(); ++p) {
+            if (static_cast<int>(p) != number_ && is_missing(p)) list += text(list.empty() ? "" : ", ", name_of(p));
+        }
         return list.empty() ? "none is missing" : "missing: process " + list;
     }
 

@@ -101,15 +101,16 @@ protected:
         word(list, process()).value.store(value, std::memory_order_release);
         progress().notify();
     }
-    /// Whether a process's word of a list is at least `value`; whether those of all are.
+    /// Whether a process's word of a list is at least `value`.
     [[nodiscard]] bool is_at_least(std::size_t list, int process, std::int64_t value) const {
         return word(list, static_cast<std::size_t>(process)).value.load(std::memory_order_acquire) >= value;
     }
-    [[nodiscard]] bool all_at_least(std::size_t list, std::int64_t value) const {
+    template <class IsLate>
+    [[nodiscard]] bool any_late(IsLate is_late) const {
         for (int p = 0; p < process_.count; ++p) {
-            if (!is_at_least(list, p, value)) return false;
+            if (is_late(p)) return true;
         }
-        return true;
+        return false;
     }
 
     /// What processes wait for that is no piece of the centre.
@@ -175,17 +176,6 @@ private:
         const std::int64_t value = word(purposes_, process).value.load(std::memory_order_acquire);
         return {static_cast<Purpose::What>(value / 2 % purposes), value / 2 / purposes, value % 2 != 0};
     }
-    /// Whether a process is late, or is process 0, which decides, if none is.
-    template <class Late>
-    [[nodiscard]] auto late_or_first(Late late) const {
-        return [late, count = process_.count](int process) {
-            if (process != 0 || late(0)) return late(process);
-            for (int p = 1; p < count; ++p) {
-                if (late(p)) return false;
-            }
-            return true;
-        };
-    }
     /// What two processes do that should do the same.
     [[noreturn, gnu::cold]] static void fail_apart(Purpose purpose, std::size_t process, Purpose of_other,
                                                    std::size_t other);
@@ -247,8 +237,9 @@ inline std::exception_ptr CentreMeetings::give_up() {
 inline bool CentreMeetings::meet(const ExchangeName& name, Purpose purpose) {
     const std::int64_t next = ++meetings_;
     const auto has_met = [&] { return meetings().meetings.load(std::memory_order_acquire) >= next; };
-    const auto all_here = [&] { return process() == 0 && all_at_least(met_, next); };
-    const auto waits_for = late_or_first([&](int p) { return !is_at_least(met_, p, next); });
+    const auto is_late = [&](int p) { return !is_at_least(met_, p, next); };
+    const auto all_here = [&] { return process() == 0 && !any_late(is_late); };
+    const auto waits_for = [&](int p) { return is_late(p) || (p == 0 && !any_late(is_late)); };
     set(purposes_, value_of(purpose));
     set(met_, next);
     // Process 0 alone decides, with the lock of failures held, so that all meet or none does.
@@ -300,14 +291,12 @@ inline bool CentreMeetings::restart(const ExchangeName& name) {
     const std::int64_t next = restarts_ + 1;
     const auto has_restarted = [&] { return meetings().restarts.load(std::memory_order_acquire) >= next; };
     // One that sleeps here may not have given up the last failure yet, which it would lose.
-    const auto all_here = [&] {
-        return process() == 0 && all_at_least(restarted_, next) &&
-               all_at_least(all_given_up_, meetings().failures.load(std::memory_order_acquire));
-    };
-    const auto waits_for = late_or_first([&](int p) {
+    const auto is_late = [&](int p) {
         return !is_at_least(restarted_, p, next) ||
                !is_at_least(all_given_up_, p, meetings().failures.load(std::memory_order_acquire));
-    });
+    };
+    const auto all_here = [&] { return process() == 0 && !any_late(is_late); };
+    const auto waits_for = [&](int p) { return is_late(p) || (p == 0 && !any_late(is_late)); };
     set(restarted_, next);
     while (!has_restarted()) {
         sleep_until(

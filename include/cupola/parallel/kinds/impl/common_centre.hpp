@@ -281,27 +281,24 @@ inline bool CommonCentre::may_pass_next(int process, std::size_t piece, std::int
 }
 
 inline bool CommonCentre::wait_for_step(std::int64_t step) {
+    const auto is_late = [&](int p) { return !is_complete(step, p); };
     const auto all_complete = [&] {
-        for (int p = 0; p < placement_.process_count(); ++p) {
-            if (is_complete(step, p)) continue;
-            require_queued(step);
-            return false;
-        }
-        return true;
+        if (!any_late(is_late)) return true;
+        require_queued(step);
+        return false;
     };
-    return wait(progress(), {"the batches of the other processes", step}, all_complete,
-                [&](int p) { return !is_complete(step, p); });
+    return wait(progress(), {"the batches of the other processes", step}, all_complete, is_late);
 }
 
 inline bool CommonCentre::wait_for_place(std::int64_t step) {
     const std::int64_t last = step - sizes_.steps;
+    const auto is_late = [&](int p) { return !is_at_least(reported_, p, last); };
     const auto all_reported = [&] {
-        if (all_at_least(reported_, last)) return true;
+        if (!any_late(is_late)) return true;
         require_queued(step);
         return false;
     };
-    return wait(progress(), {"the reports of the other processes", last}, all_reported,
-                [&](int p) { return !is_at_least(reported_, p, last); });
+    return wait(progress(), {"the reports of the other processes", last}, all_reported, is_late);
 }
 
 inline void CommonCentre::write(std::int64_t step, int number, int part, std::int64_t samples,
