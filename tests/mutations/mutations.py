@@ -742,7 +742,7 @@ MUTATIONS = [
         "move_relu_masks", "if («node.activation != Activation::relu» || next.reads", "node.activation == Activation::none",
         ["net/fusion"]),
     Mutation("relu6_mask_of_norm_forgotten", "the gradient behind a batch normalisation is not masked where its ReLU6 is at the limit",
-        "norm_backward", "((output > 0.0F) & («output <= last»))", "true",
+        "masked", "(output > least) & («output <= most»)", "output <= 2.0F * most",
         ["ops/batch_norm"]),
     # Several recordings as one graph.
     Mutation("graph_of_other_passes", "The graph of an update is launched behind other passes than those that are in it.",

@@ -2,19 +2,22 @@
 //
 // Batch normalisation on `Host`: Cupola's own loops over blocks of rows (ops/host/impl/batch_norm_rows.hpp).
 // oneDNN's primitive cannot be split between its reduction and the rest, which synchronised statistics require, and its
-// sums depend on the number of threads; these loops have the same bits for any number. Within a block, deviations are
-// from the block's own mean, and blocks are merged in double: nothing cancels, whatever the mean.
+// sums depend on the number of threads; these loops have the same bits for any number. Deviations
+// are from the mean of a few pixels, and the sums of blocks are added in double: nothing cancels, whatever the mean.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include <cupola/device/host.hpp>
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/batch_norm.hpp>
 #include <cupola/ops/host/impl/batch_norm_rows.hpp>
+#include <cupola/ops/math.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace ops {
@@ -25,36 +28,35 @@ public:
     [[gnu::cold]] BatchNorm(const BuildContext<Host, T>& build, const BatchNormShape& shape)
         : channels_(shape.channels),
           rows_(build.batch * build.input.size() / shape.channels),
-          block_rows_(std::clamp<std::int64_t>(block_elements / shape.channels, fewest_rows, block_elements)),
+          pixels_(pixels_of_row(shape.channels)),
+          block_rows_(std::max(block_elements / width(), (fewest_rows + pixels_ - 1) / pixels_) * pixels_),
           blocks_((rows_ + block_rows_ - 1) / block_rows_),
           epsilon_(shape.epsilon),
           activation_(build.activation),
           mask_(build.relu_mask_applied_by_next ? Activation::none : build.activation),
           training_(build.training) {
         // The mask is that of the outputs: bfloat16 rounds to 6 what is at least halfway from the number before it.
-        if (sizeof(T) == 2 && mask_.limited) mask_.last = 0x1.7efffep+2F;
+        mask_.most = sizeof(T) == 2 && mask_.limited ? 0x1.7efffep+2F : mask_.last;
     }
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows per block, the
-    /// sums, and two rows of factors.
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, two rows per block,
+    /// and the factors of a row.
     [[nodiscard]] MemoryNeeds needs() const {
-        const std::size_t saved = 3 * row_bytes();
+        const std::size_t saved = static_cast<std::size_t>(3 * channels_) * sizeof(float);
         return {.saved = training_ ? saved : 0,
                 .scratch = aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)) +
-                           static_cast<std::size_t>(3 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
+                           static_cast<std::size_t>((2 * blocks_ + 5) * width()) * sizeof(float) +
+                           (training_ ? 0 : saved)};
     }
 
     void forward(const ForwardArgs<Host, T>& args) const {
-        if (!args.training) {
-            State state = state_of(args);
-            for (std::int64_t c = 0; c < channels_; ++c) {
-                set(state, args, c, static_cast<double>(args.buffers[0][c]), static_cast<double>(args.buffers[1][c]));
-            }
-            apply(args, state);
-            return;
-        }
         auto* const sums = reinterpret_cast<double*>(args.scratch);
-        forward_statistics(args, sums);
+        if (args.training) {
+            forward_statistics(args, sums);
+        } else {
+            sums[0] = 1;
+            std::copy_n(args.buffers[1], channels_, std::copy_n(args.buffers[0], channels_, sums + 1));
+        }
         forward_apply(args, sums);
     }
 
@@ -78,58 +80,39 @@ public:
     }
 
     void forward_statistics(const ForwardArgs<Host, T>& args, double* sums) const {
-        float* const partial = partials(args);
-        for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
-            impl::norm_moments(args.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
-        });
-        // Blocks in order, each channel separately: merge_moments would require doubles.
-        std::fill(sums, sums + statistics_size(), 0.0);
+        float* const base = factors(args);
+        sample_mean(args.input, base);
+        process<8, true>(args, impl::norm_moments(base), args.input);
+        add_partial_sums(args, sums);
         double *const mean = sums + 1, *const squares = mean + channels_;
-        for (std::int64_t block = 0; block < blocks_; ++block) {
-            const float* const from = partial + block * 3 * channels_;
-            const auto rows = static_cast<double>(std::min(block_rows_, rows_ - block * block_rows_));
-            const double before = sums[0], count = before + rows, fraction = rows / count;
-            for (std::int64_t c = 0; c < channels_; ++c) {
-                const auto rest = static_cast<double>(from[channels_ + c]);
-                const double delta = static_cast<double>(from[c]) + rest / rows - mean[c];
-                mean[c] += delta * fraction;
-                squares[c] += static_cast<double>(from[2 * channels_ + c]) - rest * rest / rows +
-                              delta * delta * before * fraction;
-            }
-            sums[0] = count;
+        for (std::int64_t c = 0; c < channels_; ++c) {
+            const double difference = mean[c] / sums[0];
+            squares[c] -= difference * mean[c];
+            mean[c] = static_cast<double>(base[c]) + difference;
         }
     }
 
     void forward_apply(const ForwardArgs<Host, T>& args, const double* sums) const {
-        State state = state_of(args);
+        const State state = state_of(args);
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double mean = sums[1 + c], variance = sums[1 + channels_ + c] / sums[0];
-            set(state, args, c, mean, variance);
-            if (args.statistics[0] != nullptr) args.statistics[0][c] = static_cast<float>(mean);
-            if (args.statistics[1] != nullptr) args.statistics[1][c] = static_cast<float>(variance);
+            const double inverse = 1 / std::sqrt(variance + epsilon_);
+            state.mean[c] = static_cast<float>(mean);
+            state.inverse[c] = static_cast<float>(inverse);
+            state.scale[c] = static_cast<float>(inverse * static_cast<double>(args.parameters[0][c]));
+            if (args.training && args.statistics[0] != nullptr) args.statistics[0][c] = state.mean[c];
+            if (args.training && args.statistics[1] != nullptr) args.statistics[1][c] = static_cast<float>(variance);
         }
-        apply(args, state);
+        process<2, false>(args, impl::norm_apply(widened(args, activation_)), args.input, args.output);
     }
 
     /// Also writes the gradients of the weight and the bias, which are those of this replica's samples.
     void backward_statistics(const BackwardArgs<Host, T>& args, double* sums) const {
-        const State state = state_of(args);
-        float* const partial = partials(args);
-        for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
-            float* const to = partial + block * 2 * channels_;
-            impl::norm_gradient_sums(args.input + first * channels_, args.output_gradient + first * channels_, rows,
-                                     channels_, {state.mean, state.scale, args.parameters[1]}, mask_, to,
-                                     to + channels_);
-        });
-        std::fill(sums, sums + statistics_size(), 0.0);
-        for (std::int64_t block = 0; block < blocks_; ++block) {
-            const float* const from = partial + block * 2 * channels_;
-            for (std::int64_t i = 0; i < 2 * channels_; ++i) sums[1 + i] += static_cast<double>(from[i]);
-        }
-        sums[0] = static_cast<double>(rows_);
+        process<4, true>(args, impl::norm_gradient_sums(widened(args, mask_)), args.input, args.output_gradient);
+        add_partial_sums(args, sums);
         for (std::int64_t c = 0; c < channels_; ++c) {
             double& product = sums[1 + channels_ + c];
-            product *= static_cast<double>(state.inverse[c]);
+            product *= static_cast<double>(state_of(args).inverse[c]);
             if (args.parameter_gradients[0] == nullptr) continue;
             write(args.parameter_gradients[0][c], product, args.accumulate);
             write(args.parameter_gradients[1][c], sums[1 + c], args.accumulate);
@@ -139,7 +122,7 @@ public:
     void backward_apply(const BackwardArgs<Host, T>& args, const double* sums) const {
         if (args.input_gradient == nullptr) return;
         const State state = state_of(args);
-        float *const offset = partials(args), *const slope = offset + channels_;
+        float *const offset = factors(args) + 3 * width(), *const slope = offset + width();
         const auto count = static_cast<double>(rows_);
         for (std::int64_t c = 0; c < channels_; ++c) {
             // Outside training the statistics are constants and have no gradient.
@@ -147,57 +130,99 @@ public:
             offset[c] = static_cast<float>(scale * sums[1 + c]);
             slope[c] = static_cast<float>(scale * static_cast<double>(state.inverse[c]) * sums[1 + channels_ + c]);
         }
-        for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
-            impl::norm_backward(args.input + first * channels_, args.output_gradient + first * channels_,
-                                args.input_gradient + first * channels_, rows, channels_,
-                                {state.mean, state.scale, args.parameters[1]}, mask_, offset, slope);
-        });
+        widen(offset, offset);
+        widen(slope, slope);
+        process<2, false>(args, impl::norm_backward(widened(args, mask_)), args.input, args.output_gradient,
+                          args.input_gradient);
     }
 
 private:
-    /// Elements per block: 64 KB, which stay in a second-level cache while they are read twice.
-    static constexpr std::int64_t block_elements = 16384, fewest_rows = 32;
+    /// Elements per block (64 KB), and the least and the greatest length of a row of several pixels.
+    static constexpr std::int64_t block_elements = 16384, fewest_rows = 32, fewest_lanes = 64, most_lanes = 1024;
+
+    /// Pixels whose channels fill registers, as far as their sums stay in a first-level cache.
+    static constexpr std::int64_t pixels_of_row(std::int64_t channels) {
+        const std::int64_t pixels = impl::lane_count / std::gcd(impl::lane_count, channels), lanes = pixels * channels;
+        return lanes > most_lanes ? 1 : std::max<std::int64_t>(fewest_lanes / lanes, 1) * pixels;
+    }
 
     struct State {
         float *mean, *inverse, *scale;
     };
 
-    [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(float); }
     [[nodiscard]] float* partials(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<float*>(args.scratch +
                                         aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)));
     }
-    [[nodiscard]] State state_of(const ForwardArgs<Host, T>& args) const {
-        float* const mean =
-            training_ ? reinterpret_cast<float*>(args.saved) : partials(args) + (3 * blocks_ + 2) * channels_;
-        return {mean, mean + channels_, mean + 2 * channels_};
+    /// Per lane of a row of pixels_: the mean, the scale, the bias, and two factors of backward.
+    [[nodiscard]] float* factors(const ForwardArgs<Host, T>& args) const {
+        return partials(args) + 2 * blocks_ * width();
     }
-    void set(State& state, const ForwardArgs<Host, T>& args, std::int64_t c, double mean, double variance) const {
-        const double inverse = 1 / std::sqrt(variance + epsilon_);
-        state.mean[c] = static_cast<float>(mean);
-        state.inverse[c] = static_cast<float>(inverse);
-        state.scale[c] = static_cast<float>(inverse * static_cast<double>(args.parameters[0][c]));
+    [[nodiscard]] std::int64_t width() const { return pixels_ * channels_; }
+    void widen(const float* from, float* to) const {
+        for (std::int64_t i = 0; i < width(); ++i) to[i] = i < channels_ ? from[i] : to[i - channels_];
+    }
+    [[nodiscard]] impl::NormState widened(const ForwardArgs<Host, T>& args, const impl::FusedActivation& a) const {
+        const State state = state_of(args);
+        float *const mean = factors(args), *const scale = mean + width(), *const bias = scale + width();
+        widen(state.mean, mean);
+        widen(state.scale, scale);
+        widen(args.parameters[1], bias);
+        return {mean, scale, bias, bias + width(), bias + 2 * width(), a.applies ? 0.0F : -a.most, a.most};
+    }
+    /// About the mean, so that squares of the deviations from it do not cancel: that of some pixels, which multiples of
+    /// the golden ratio spread over all places in an image, rounded to the steps of floats 16 times as large as usual
+    /// ones. Most deviations are then exact; those from a finer number would all be rounded in one direction.
+    void sample_mean(const T* x, float* mean) const {
+        const std::int64_t count = std::clamp<std::int64_t>(block_elements / channels_, 16, 64);
+        float* const large = mean + width();
+        std::fill_n(mean, 2 * width(), 0.0F);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const std::uint64_t fraction = i * 0x9E3779B9U;
+            const T* const from =
+                x + static_cast<std::int64_t>(fraction * static_cast<std::uint64_t>(rows_) >> 32) * channels_;
+#pragma omp simd
+            for (std::int64_t c = 0; c < channels_; ++c) {
+                const float value = static_cast<float>(from[c]) / static_cast<float>(count);
+                mean[c] += value;
+                large[c] += 16.0F * math::abs(value);
+            }
+        }
+        for (std::int64_t c = 0; c < channels_; ++c) mean[c] = (mean[c] + large[c]) - large[c];
+        widen(mean, mean);
+    }
+    /// The count of rows, and the sums of all blocks in order.
+    void add_partial_sums(const ForwardArgs<Host, T>& args, double* sums) const {
+        const float* from = partials(args);
+        std::fill(sums, sums + statistics_size(), 0.0);
+        sums[0] = static_cast<double>(rows_);
+        for (std::int64_t row = 0; row < 2 * blocks_ * pixels_; ++row, from += channels_) {
+            double* const to = sums + 1 + row / pixels_ % 2 * channels_;
+#pragma omp simd
+            for (std::int64_t c = 0; c < channels_; ++c) to[c] += static_cast<double>(from[c]);
+        }
+    }
+    [[nodiscard]] State state_of(const ForwardArgs<Host, T>& args) const {
+        float* const mean = training_ ? reinterpret_cast<float*>(args.saved) : factors(args) + 5 * width();
+        return {mean, mean + channels_, mean + 2 * channels_};
     }
     static void write(float& to, double value, bool add) {
         to = static_cast<float>(add ? static_cast<double>(to) + value : value);
     }
 
-    void apply(const ForwardArgs<Host, T>& args, const State& state) const {
-        for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
-            impl::norm_apply(args.input + first * channels_, args.output + first * channels_, rows, channels_,
-                             state.mean, state.scale, args.parameters[1], activation_);
+    /// Calls a function of batch_norm_rows.hpp for each block; `adds`: its sums are 0 before.
+    template <std::size_t rows, bool adds, class Function, class... E>
+    void process(const ForwardArgs<Host, T>& args, Function f, E*... at) const {
+        parallel_for(args.context, blocks_, [&](std::int64_t block) {
+            const std::int64_t first = block * block_rows_, count = std::min(block_rows_, rows_ - first);
+            float* const sums = partials(args) + 2 * block * width();
+            if (adds) std::fill_n(sums, 2 * width(), 0.0F);
+            impl::for_norm_rows<rows>({count * channels_, width(), sums}, f, (at + first * channels_)...);
         });
     }
 
-    /// Calls f(block, first row, rows) per block.
-    template <class Function>
-    void for_each_rows(const HostContext& context, Function&& f) const {
-        parallel_for(context, blocks_, [&](std::int64_t block) {
-            f(block, block * block_rows_, std::min(block_rows_, rows_ - block * block_rows_));
-        });
-    }
-
-    std::int64_t channels_, rows_, block_rows_, blocks_;
+    /// `pixels_` rows are processed as one: see batch_norm_rows.hpp.
+    std::int64_t channels_, rows_, pixels_, block_rows_, blocks_;
     double epsilon_;
     /// What forward applies, and whose mask backward applies.
     impl::FusedActivation activation_, mask_;

@@ -1,161 +1,139 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops of batch normalisation over the rows of a block, where a row is the channels of one pixel: the moments, the
-// normalisation, the sums of backward, and the gradient of the input.
+// The loops of batch normalisation over the rows of a block: the moments, the normalisation, the sums of backward, and
+// the gradient of the input. A row is the channels of one pixel, or of several, which lie one behind the other; the
+// last may be shorter. What is done with a lane of several rows is a function: a lane is a register or a float.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
-#include <cupola/ops/activation.hpp>
 #include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/impl/lanes.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
-/// The maximum number of channels that a loop processes at once. Rows of memory are then read as a whole, or in large
-/// pieces: pieces of 16 channels would be limited by memory latency where there are more channels.
-inline constexpr std::int64_t norm_lanes = 64;
+[[nodiscard, gnu::always_inline]] inline float norm_load(float, const auto* from) { return static_cast<float>(*from); }
+[[nodiscard, gnu::always_inline]] inline Lanes norm_load(Lanes, const auto* from) { return load_lanes(from); }
+[[gnu::always_inline]] inline void norm_store(auto* to, float value) { put(*to, value); }
+[[gnu::always_inline]] inline void norm_store(auto* to, Lanes value) { store_lanes(to, value); }
 
-/// Calls f(first channel, count): count is a constant for whole groups of lanes, so that their loops are unrolled.
-template <class Function>
-void for_norm_lanes(std::int64_t channels, Function&& f) {
-    constexpr std::integral_constant<std::int64_t, norm_lanes> many;
-    constexpr std::integral_constant<std::int64_t, 16> few;
-    std::int64_t c = 0;
-    for (; c + many <= channels; c += many) f(c, many);
-    for (; c + few <= channels; c += few) f(c, few);
-    if (c < channels) f(c, channels - c);
-}
+/// The elements of a block, and of a row of it, and two rows of sums, one behind the other.
+struct NormBlock {
+    std::int64_t size, width;
+    float* sums;
 
-/// Three rows per block, with one element per channel: the mean as rounded, the sum of the deviations from it, and the
-/// sum of their squares.
-template <HostElement T>
-void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* to) {
-    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
-        const T* const begin = x + first;
-        float sum[norm_lanes] = {}, rest[norm_lanes] = {}, square[norm_lanes] = {};
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const T* const row = begin + r * channels;
-#pragma omp simd
-            for (std::int64_t k = 0; k < lanes; ++k) sum[k] += static_cast<float>(row[k]);
-        }
-        const auto count = static_cast<float>(rows);
-        for (std::int64_t k = 0; k < lanes; ++k) sum[k] /= count;
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const T* const row = begin + r * channels;
-#pragma omp simd
-            for (std::int64_t k = 0; k < lanes; ++k) {
-                const float deviation = static_cast<float>(row[k]) - sum[k];
-                rest[k] += deviation;
-                square[k] += deviation * deviation;
-            }
-        }
-        for (std::int64_t k = 0; k < lanes; ++k) {
-            to[first + k] = sum[k];
-            to[channels + first + k] = rest[k];
-            to[2 * channels + first + k] = square[k];
-        }
-    });
-}
-
-/// Forward and backward must agree on whether a normalised value is positive, and below a limit, so both compute it
-/// here.
-[[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) {
-    return (x - mean) * scale + bias;
-}
-
-template <HostElement T>
-void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, const float* mean, const float* scale,
-                const float* bias, FusedActivation activation) {
-    const float most = activation.most;
-    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
-        const float *const m = mean + first, *const s = scale + first, *const b = bias + first;
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const T* const from = x + r * channels + first;
-            T* const to = y + r * channels + first;
-            if (activation.applies) {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) {
-                    const float value = normalized(static_cast<float>(from[k]), m[k], s[k], b[k]);
-                    const float positive = value < 0.0F ? 0.0F : value;
-                    put(to[k], positive > most ? most : positive);
-                }
-            } else {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k)
-                    put(to[k], normalized(static_cast<float>(from[k]), m[k], s[k], b[k]));
-            }
-        }
-    });
-}
-
-/// Values that forward saves for backward, one per channel each; `scale` is weight / sqrt(variance + epsilon).
-struct NormState {
-    const float *mean, *scale, *bias;
+    template <class V>
+    [[gnu::always_inline]] void add(std::int64_t lane, V sum, V other) const {
+        norm_store(sums + lane, norm_load(V{}, sums + lane) + sum);
+        norm_store(sums + width + lane, norm_load(V{}, sums + width + lane) + other);
+    }
 };
 
-/// The sums of dy and of dy (x - mean), with dy masked where there is an activation.
-template <HostElement T>
-void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state,
-                        FusedActivation activation, float* sums, float* products) {
-    const float last = activation.last;
-    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
-        const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
-        float sum[norm_lanes] = {}, product[norm_lanes] = {};
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
-            if (activation.applies) {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) {
-                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
-                    const float output = normalized(value, m[k], s[k], b[k]);
-                    const float masked = ((output > 0.0F) & (output <= last)) ? gradient : 0.0F;
-                    sum[k] += masked;
-                    product[k] += masked * (value - m[k]);
-                }
-            } else {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) {
-                    const auto gradient = static_cast<float>(g[k]);
-                    sum[k] += gradient;
-                    product[k] += gradient * (static_cast<float>(from[k]) - m[k]);
-                }
-            }
-        }
-        for (std::int64_t k = 0; k < lanes; ++k) {
-            sums[first + k] = sum[k];
-            products[first + k] = product[k];
-        }
-    });
+template <class V, std::size_t rows, class Function, class... T>
+[[gnu::always_inline]] inline void norm_lane(const NormBlock& block, std::int64_t lane, Function f, T*... at) {
+    f(
+        V{}, lane, block, [=](auto g) __attribute__((always_inline)) {
+            for_each_index<rows>([&](auto row) __attribute__((always_inline)) {
+                constexpr std::int64_t ahead = 4096;  // the processor's own prefetching ends with a page
+                const std::int64_t i = static_cast<std::int64_t>(row) * block.width + lane;
+                (__builtin_prefetch(reinterpret_cast<const char*>(at + i) + ahead), ...);
+                g((at + i)...);
+            });
+        });
 }
 
-/// dx = scale dy - offset - (x - mean) slope.
-template <HostElement T>
-void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state,
-                   FusedActivation activation, const float* offset, const float* slope) {
-    const float last = activation.last;
-    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
-        const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
-        const float *const o = offset + first, *const d = slope + first;
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
-            T* const to = dx + r * channels + first;
-            if (activation.applies) {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) {
-                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
-                    const float output = normalized(value, m[k], s[k], b[k]);
-                    const float masked = ((output > 0.0F) & (output <= last)) ? gradient : 0.0F;
-                    put(to[k], s[k] * masked - o[k] - (value - m[k]) * d[k]);
-                }
-            } else {
-#pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) {
-                    put(to[k], s[k] * static_cast<float>(g[k]) - o[k] - (static_cast<float>(from[k]) - m[k]) * d[k]);
-                }
-            }
-        }
-    });
+template <std::size_t rows, class Function, class... T>
+void norm_rows(NormBlock block, std::int64_t lanes, Function f, T*... at) {
+    std::int64_t k = 0;
+    for (; k + lane_count <= lanes; k += lane_count) norm_lane<Lanes, rows>(block, k, f, at...);
+    for (; k < lanes; ++k) norm_lane<float, rows>(block, k, f, at...);
+}
+
+/// Calls f(V{}, lane, block, for_rows) for the lanes of some rows and then of the next ones, in the order of memory, so
+/// that what a lane needs is loaded once for them. for_rows(g) calls g(element...) for each of them. V: Lanes or float.
+template <std::size_t rows, class Function, class... T>
+void for_norm_rows(NormBlock block, Function f, T*... at) {
+    const std::int64_t step = static_cast<std::int64_t>(rows) * block.width;
+    std::int64_t i = 0;
+    for (; i + step <= block.size; i += step) norm_rows<rows>(block, block.width, f, (at + i)...);
+    for (; i < block.size; i += block.width) norm_rows<1>(block, std::min(block.width, block.size - i), f, (at + i)...);
+}
+
+/// The sums of the deviations from a number per lane, and of their squares.
+inline auto norm_moments(const float* base) {
+    return [=](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
+        const auto near = norm_load(zero, base + k);
+        auto sum = zero, square = zero;
+        for_rows([&](const auto* x) __attribute__((always_inline)) {
+            const auto deviation = norm_load(zero, x) - near;
+            sum += deviation;
+            square += deviation * deviation;
+        });
+        block.add(k, sum, square);
+    };
+}
+
+/// One value per lane of a row each: those that forward saves for backward, where `scale` is weight / sqrt(variance +
+/// epsilon), and two factors of backward. An activation has its bounds, without one infinite.
+struct NormState {
+    const float *mean, *scale, *bias, *offset, *slope;
+    float least, most;
+};
+template <class V>
+struct NormLane {
+    V mean, scale, bias, least, most;
+
+    [[gnu::always_inline]] NormLane(V zero, std::int64_t k, const NormState& s)
+        : mean(norm_load(zero, s.mean + k)),
+          scale(norm_load(zero, s.scale + k)),
+          bias(norm_load(zero, s.bias + k)),
+          least(zero + s.least),
+          most(zero + s.most) {}
+    /// Forward and backward must agree on whether a normalised value is within the bounds, so both compute it here.
+    [[nodiscard, gnu::always_inline]] V normalized(V x) const { return (x - mean) * scale + bias; }
+    /// The gradient of the normalised value, given that of the output of an activation.
+    [[nodiscard, gnu::always_inline]] V masked(V x, V gradient) const {
+        const V output = normalized(x);
+        return ((output > least) & (output <= most)) ? gradient : V{};
+    }
+};
+
+inline auto norm_apply(const NormState& state) {
+    return [=](auto zero, std::int64_t k, const NormBlock&, auto for_rows) __attribute__((always_inline)) {
+        const NormLane lane(zero, k, state);
+        for_rows([&](const auto* x, auto* y) __attribute__((always_inline)) {
+            auto value = lane.normalized(norm_load(zero, x));
+            value = value < lane.least ? lane.least : value;
+            norm_store(y, value > lane.most ? lane.most : value);
+        });
+    };
+}
+
+/// The sums of dy and of dy (x - mean), with dy masked.
+inline auto norm_gradient_sums(const NormState& state) {
+    return [=](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
+        const NormLane lane(zero, k, state);
+        auto sum = zero, product = zero;
+        for_rows([&](const auto* x, const auto* dy) __attribute__((always_inline)) {
+            const auto value = norm_load(zero, x), gradient = lane.masked(value, norm_load(zero, dy));
+            sum += gradient;
+            product += gradient * (value - lane.mean);
+        });
+        block.add(k, sum, product);
+    };
+}
+
+/// dx = scale dy - offset - (x - mean) slope, with dy masked; `dx` may be `dy`.
+inline auto norm_backward(const NormState& state) {
+    return [=](auto zero, std::int64_t k, const NormBlock&, auto for_rows) __attribute__((always_inline)) {
+        const NormLane lane(zero, k, state);
+        const auto offset = norm_load(zero, state.offset + k), slope = norm_load(zero, state.slope + k);
+        for_rows([&](const auto* x, const auto* dy, auto* dx) __attribute__((always_inline)) {
+            const auto value = norm_load(zero, x), gradient = lane.masked(value, norm_load(zero, dy));
+            norm_store(dx, lane.scale * gradient - offset - (value - lane.mean) * slope);
+        });
+    };
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl
