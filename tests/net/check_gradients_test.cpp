@@ -39,6 +39,7 @@ enum class Wrong {
     no_limit_inside,
     masks_again,
     other_gradient_for_first_layer,
+    not_in_place,
 };
 
 template <Wrong wrong>
@@ -93,6 +94,7 @@ struct ScaleOnHost {
         if (args.input_gradient == nullptr) return;
         const float factor = wrong == Wrong::input_sign ? -1.0F : wrong == Wrong::input_scale ? 0.5F : 1.0F;
         for (std::int64_t i = 0; i < pixels * channels; ++i) {
+            if (wrong == Wrong::not_in_place) args.input_gradient[i] = 0;  // before it has read what may be there
             args.input_gradient[i] = factor * gradient[i] * args.parameters[0][i % channels];
         }
     }
@@ -104,7 +106,8 @@ struct Scale {
         .backward_reads_input = wrong != Wrong::reads_input_secretly,
         .backward_reads_output = false,
         .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again,
-        .absorbs_relu6 = wrong == Wrong::nothing || wrong == Wrong::no_limit_inside};
+        .absorbs_relu6 = wrong == Wrong::nothing || wrong == Wrong::no_limit_inside,
+        .input_gradient_in_place = wrong == Wrong::nothing || wrong == Wrong::not_in_place};
     static constexpr ShapeResult output(const Shape& input) {
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
@@ -312,6 +315,8 @@ TEST_CASE("a backward that is correct only with an input gradient is found") {
                    "without an input gradient to write, backward gives a different gradient of scale"));
     CHECK(contains(report<Wrong::other_gradient_for_first_layer>(),
                    "made for a build context without an input gradient, backward gives a different gradient of scale"));
+    CHECK(contains(report<Wrong::not_in_place>(),
+                   "written over the gradient of its output, as the traits allow, the gradient of the input differs"));
 }
 
 namespace {

@@ -77,6 +77,20 @@ struct Nested
                  ReLU, Flatten, Linear<3>> {};
 static_assert(Nested::layers[3].name == "outer.inner.conv");
 
+/// Batch normalisations behind a convolution, a sum and each other, first in the ways of a block, first and last.
+template <class Norm>
+struct Norms
+    : Sequential<Input<4, 4, 3>, Norm, Conv2d<4, 3>, Norm, ReLU,
+                 Residual<Projection<Norm, Conv2d<4, 1>, Norm>, Norm, ReLU, Conv2d<4, 3>, Norm, Norm>, Norm,
+                 Residual<Identity, Norm, ReLU, Conv2d<4, 3>>, ReLU, Residual<Identity, Conv2d<4, 3>, Norm>, Norm> {};
+struct Apart : BatchNorm2d<> {
+    static constexpr LayerTraits traits = [] {
+        LayerTraits traits = BatchNorm2d<>::traits;
+        traits.input_gradient_in_place = false;
+        return traits;
+    }();
+};
+
 /// A block with a type of its own is one too.
 struct OwnBlock : Residual<Identity, Named<"conv", Conv2d<2, 3>>> {};
 struct Own : Sequential<Input<3, 3, 2>, Named<"own", OwnBlock>, Flatten, Linear<2>> {};
@@ -131,14 +145,15 @@ void right_gradients(std::int64_t batch = 4, double tolerance = 0) {
     }
 }
 
-template <class Net>
-void same_fused_and_unfused() {
+/// Two networks with the same layers have the same bits in training.
+template <class Net, class Other>
+void same_in_training() {
     const std::vector<float> parameters = parameters_of_net<Net>(3);
     std::vector<float> images(static_cast<std::size_t>(5 * Net::input_shape.size()));
     initialize(images, normal(1.0), 1, 1, 6, 0);
     for (const bool input_gradient : {false, true}) {
         const Ran<Net> fused(parameters, images, 5, input_gradient);
-        const Ran<Unfused<Net>> plain(parameters, images, 5, input_gradient);
+        const Ran<Other> plain(parameters, images, 5, input_gradient);
         CHECK(same_bits(fused.output, plain.output));
         CHECK(same_bits(fused.gradients, plain.gradients));
         CHECK(same_bits(fused.input_gradient, plain.input_gradient));
@@ -148,6 +163,10 @@ void same_fused_and_unfused() {
         CHECK(norm > 0);
         CHECK(std::isfinite(norm));
     }
+}
+template <class Net>
+void same_fused_and_unfused() {
+    same_in_training<Net, Unfused<Net>>();
 }
 
 }  // namespace
@@ -219,6 +238,20 @@ TEST_CASE("fusion changes no bit of a network with blocks") {
     same_fused_and_unfused<Odd>();
     same_fused_and_unfused<Bare>();
     same_fused_and_unfused<Nested>();
+}
+
+TEST_CASE("gradients that batch normalisations write in place have the bits of those in memory of their own") {
+    same_in_training<Norms<BatchNorm2d<>>, Norms<Apart>>();
+    same_fused_and_unfused<Norms<BatchNorm2d<>>>();
+    std::vector<NodeInfo> nodes(Norms<Apart>::layer_count);
+    nodes.resize(fuse(Norms<BatchNorm2d<>>::layers, true, nodes));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const bool norm = Norms<Apart>::layers[nodes[i].layer].kind == LayerKind::batch_norm;
+        CHECK(nodes[i].input_gradient_in_place == (norm && !nodes[i].reads_aside));
+        if (nodes[i].input_gradient_in_place)
+            CHECK(gradient_entry(nodes, i + 1) == gradient_entry(nodes, nodes[i].reads));
+    }
+    CHECK(activation_bytes<Norms<BatchNorm2d<>>>(5) <= activation_bytes<Norms<Apart>>(5));
 }
 
 TEST_CASE("BatchNorm2d and the sum of a block fuse the ReLU that follows; a ReLU in a shortcut is not the block's") {

@@ -56,10 +56,10 @@ Outcome run(const Case& c, const Problem& problem) {
     });
 }
 
-// Channels in groups of 64, of 16 and what is left; blocks of 32 rows and more.
+// Channels in pieces of 64 and fewer, and what fills no register; blocks of 32 rows and more, groups of 8 and what is left.
 const std::vector<Case> cases{
     {2, 4, 4, 16}, {3, 5, 7, 3},   {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
-    {20, 1, 1, 5}, {1, 40, 40, 1}, {2, 7, 7, 600},
+    {20, 1, 1, 5}, {1, 47, 51, 1}, {2, 7, 7, 600},  {7, 3, 5, 17}, {5, 1, 1, 31}, {6, 1, 7, 65},
 };
 
 }  // namespace
@@ -142,15 +142,19 @@ TYPED_TEST_CASE("batch normalisation adds to parameter gradients if `accumulate`
     }
 }
 
-TYPED_TEST_CASE("batch normalisation has the same bits for 1 and 2 threads", D, DevicesAndElements) {
+TYPED_TEST_CASE("batch normalisation has the same bits for 1, 2 and 3 threads", D, DevicesAndElements) {
     const Case c{5, 17, 19, 48};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
-    const Outcome one = run<D>(c, problem_of<D>(c, seed, 1)), two = run<D>(c, problem_of<D>(c, seed, 2));
-    CHECK(reference::same_bits(one.output, two.output));
-    CHECK(reference::same_bits(one.input_gradient, two.input_gradient));
-    CHECK(reference::same_bits(one.parameter_gradients[0], two.parameter_gradients[0]));
-    CHECK(reference::same_bits(one.statistics[1], two.statistics[1]));
+    const Outcome one = run<D>(c, problem_of<D>(c, seed, 1));
+    for (const int threads : {2, 3}) {
+        CAPTURE(threads);
+        const Outcome several = run<D>(c, problem_of<D>(c, seed, threads));
+        CHECK(reference::same_bits(one.output, several.output));
+        CHECK(reference::same_bits(one.input_gradient, several.input_gradient));
+        CHECK(reference::same_bits(one.parameter_gradients[0], several.parameter_gradients[0]));
+        CHECK(reference::same_bits(one.statistics[1], several.statistics[1]));
+    }
 }
 
 TYPED_TEST_CASE("the variance of numbers far from zero is exact: nothing cancels", D, DevicesAndElements) {
@@ -170,12 +174,24 @@ TYPED_TEST_CASE("batch normalisation skips an input gradient that is not needed"
     CHECK(reference::same_bits(with.parameter_gradients[0], without.parameter_gradients[0]));
 }
 
-TYPED_TEST_CASE("a NaN affects its channel and no other", D, DevicesAndElements) {
+TYPED_TEST_CASE("batch normalisation has the same input gradient in the place of the output's", D, DevicesAndElements) {
+    for (const std::int64_t channels : {7, 44}) {
+        const Case c{3, 9, 5, channels};
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 2, Activation::relu);
+        const Outcome apart = run<D>(c, problem);
+        problem.in_place = true;
+        CHECK(reference::same_bits(run<D>(c, problem).input_gradient, apart.input_gradient));
+    }
+}
+
+TYPED_TEST_CASE("a NaN and an infinity affect their channels and no other", D, DevicesAndElements) {
     const Case c{2, 3, 3, 20};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1, Activation::relu);
     problem.x[7] = std::nanf("");
+    problem.x[5 * 20 + 17] = std::numeric_limits<float>::infinity();
     const Outcome outcome = run<D>(c, problem);
-    for (std::size_t i = 0; i < outcome.output.size(); ++i) CHECK(std::isnan(outcome.output[i]) == (i % 20 == 7));
+    for (std::size_t i = 0; i < outcome.output.size(); ++i)
+        CHECK(std::isnan(outcome.output[i]) == (i % 20 == 7 || i % 20 == 17));
 }
 
 TEST_CASE("moments merged from any split are those of all samples, and parts without samples are ignored") {

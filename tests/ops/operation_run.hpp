@@ -113,6 +113,8 @@ struct Problem {
     /// Whether the gradient of the input is needed, in the BuildContext and in the pass.
     bool made_for_input_gradient = true;
     bool input_gradient = true;
+    /// Whether the gradient of the input is written over that of the output.
+    bool in_place = false;
     /// Whether the operation is made for training, and whether this is a pass of training.
     bool made_for_training = true;
     bool training = true;
@@ -237,13 +239,14 @@ template <class D, class T>
             for (std::size_t i = 0; i < gradients.size(); ++i) backward.parameter_gradients[i] = gradients[i].data();
             backward.accumulate = problem.accumulate;
             backward.output_gradient = dy.template data<T>();
-            backward.input_gradient = problem.input_gradient ? dx.template data<T>() : nullptr;
+            Guarded<D>& written = problem.in_place ? dy : dx;
+            backward.input_gradient = problem.input_gradient ? written.template data<T>() : nullptr;
             operation.backward(operation.operation, backward);
             CHECK_MESSAGE(reference::same_bits(read(x), x_before), "backward changed its input");
             CHECK_MESSAGE(reference::same_bits(read(y), output), "backward changed the output");
             std::vector<Floats> parameter_gradients;
             for (Guarded<D>& gradient : gradients) parameter_gradients.push_back(gradient.read());
-            const Floats input_gradient = read(dx);
+            const Floats input_gradient = read(written);
             if (again) {
                 CHECK_MESSAGE(reference::same_bits(input_gradient, outcome.input_gradient),
                               "backward gave another input gradient the second time");

@@ -68,6 +68,9 @@ struct LayerTraits {
     bool can_omit_parameter_gradients = false;
     /// Backward reads the input for those gradients only.
     bool reads_input_for_parameters = false;
+    /// The input has the extents of the output, and backward can write its gradient over that of the output: an element
+    /// is read before that of the same place is written, and sums over all are computed before any is.
+    bool input_gradient_in_place = false;
     /// What it reads: activations, or, with int32 (ids) or uint8, an input of the network of that type, unchanged from
     /// the batch: ForwardArgs::column.
     ElementType reads = ElementType::float32;

@@ -35,6 +35,7 @@ struct OffloadedLayer {
         LayerTraits traits = traits_of<L>();
         if (is_view) return traits;
         traits.absorbs_relu = traits.absorbs_relu6 = traits.can_apply_relu_mask = false;
+        traits.input_gradient_in_place = false;
         traits.runs_on = Device::name;
         return traits;
     }();

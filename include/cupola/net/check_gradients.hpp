@@ -19,8 +19,9 @@
 // adds to them where `accumulate` is set, and works without an input gradient; tensors that backward does not read
 // according to the traits may be overwritten; with `absorbs_relu` all this holds with a fused ReLU too, and where the
 // next layer applies its mask; with `absorbs_relu6` with a fused ReLU6; with `can_apply_relu_mask` the layer masks;
-// with `can_omit_parameter_gradients` it has the same input gradient without them. The layer's random numbers are those
-// of one step, the same in every call.
+// with `can_omit_parameter_gradients` it has the same input gradient without them; with `input_gradient_in_place` the
+// gradient of the input is the same in the place of the output's. The layer's random numbers are those of one step, the
+// same in every call.
 #pragma once
 
 #include <concepts>

@@ -161,6 +161,7 @@ constexpr void fuse_into_one_operation(NodeInfo& node, const FusionCandidate& c)
     node.backward_reads_input = Row::backward_reads_input;
     node.backward_reads_output = Row::backward_reads_output;
     node.can_apply_relu_mask = Row::can_apply_relu_mask;
+    node.input_gradient_in_place = false;
 }
 
 template <class Row>
@@ -257,6 +258,8 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .view = layer.is_view(),
                 .has_parameters = parameters_of_layer(layers, i).trained_parameters() > 0,
                 .can_apply_relu_mask = layer.traits.can_apply_relu_mask,
+                .input_gradient_in_place =
+                    layer.traits.input_gradient_in_place && !layer.reads_aside && layer.input == layer.output,
                 .reads = value_of_layer[layer.reads],
                 .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads],
                 .reads_aside = layer.reads_aside,

@@ -158,10 +158,10 @@ enum class PlacementOrder : std::uint8_t {
 /// memory.
 [[nodiscard, gnu::cold]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
-/// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader. A view that
-/// adds its gradient has one of its own.
+/// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader, and the
+/// output of a node with its input where backward computes in place. A view that adds its gradient has one of its own.
 [[nodiscard]] constexpr std::size_t gradient_entry(std::span<const NodeInfo> nodes, std::size_t v) {
-    while (v > 0 && nodes[v - 1].view && !nodes[v - 1].adds_gradient) {
+    while (v > 0 && (nodes[v - 1].input_gradient_in_place || (nodes[v - 1].view && !nodes[v - 1].adds_gradient))) {
         const NodeInfo& node = nodes[v - 1];
         v = node.reads;
         if (node.reads_aside) return second_gradient_entry(nodes, v - 1);

@@ -34,6 +34,8 @@ struct NodeInfo {
     /// Whether its operation can mask its gradient for a ReLU in the node before it, and whether it does: see
     /// BuildContext.
     bool can_apply_relu_mask = false, relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
+    /// Whether backward writes the gradient of its input over that of its output.
+    bool input_gradient_in_place = false;
     /// The values that it reads.
     std::size_t reads = 0, also_reads = no_value;
     /// As in LayerInfo. The readers aside of a Fork share one gradient: the last of them writes it, and the others add

@@ -134,7 +134,7 @@ struct BackwardArgs : ForwardArgs<Device, T> {
     /// The gradient that the second reader of `output` wrote, where two operations read it.
     const T* second_output_gradient = nullptr;
     /// Written, not added to; the second is added to where BuildContext::adds_second_gradient is set. Null where not
-    /// needed.
+    /// needed. The first may be `output_gradient` for a layer with LayerTraits::input_gradient_in_place.
     T* input_gradient = nullptr;
     T* second_input_gradient = nullptr;
     /// Written, or added to where `accumulate` is set.

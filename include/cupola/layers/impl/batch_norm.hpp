@@ -16,7 +16,8 @@ struct BatchNormOf {
     static constexpr LayerTraits traits{.backward_reads_output = false,
                                         .absorbs_relu = true,
                                         .absorbs_relu6 = true,
-                                        .can_omit_parameter_gradients = true};
+                                        .can_omit_parameter_gradients = true,
+                                        .input_gradient_in_place = true};
     static constexpr LayerDescription description =
         LayerDescription(of_images ? "BatchNorm2d" : "BatchNorm1d")
             .add_if(epsilon != Number(1e-5), ", epsilon ", static_cast<double>(epsilon))

@@ -93,6 +93,8 @@ struct BackwardCall {
     bool parameter_gradients = true;
     /// Whether the input, or the output, is overwritten with NaN before the call.
     bool without_input = false, without_output = false;
+    /// Whether the gradient of the input is written over that of the output.
+    bool in_place = false;
 };
 
 /// The layer's relation to its neighbours: the members of BuildContext that do not describe its shape.
@@ -158,11 +160,12 @@ public:
         BackwardArgs<D> call{args()};
         call.accumulate = how.accumulate;
         call.output_gradient = dy_.data();
-        call.input_gradient = how.input_gradient ? dx_.data() : nullptr;
+        CheckMemory<D>& dx = how.in_place ? dy_ : dx_;
+        call.input_gradient = how.input_gradient ? dx.data() : nullptr;
         for (std::size_t p = 0; how.parameter_gradients && p < gradients_.size(); ++p)
             call.parameter_gradients[p] = gradients_[p].data();
         node_->backward(call);
-        LayerGradients result{dx_.read(), {}};
+        LayerGradients result{dx.read(), {}};
         for (CheckMemory<D>& gradient : gradients_) result.parameters.push_back(gradient.read());
         return result;
     }

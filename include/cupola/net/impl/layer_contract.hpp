@@ -118,6 +118,7 @@ private:
                         "the traits say that backward does not read the output, and without it the gradient of ",
                         " differs");
         }
+        if (c_.layer.traits.input_gradient_in_place) check_in_place();
         LayerBench<D> first(c_.layer, c_.make, {.activation = c_.activation, .input_gradient = false}, c_.options,
                             c_.device);
         static_cast<void>(first.forward(c_.input, c_.parameters));
@@ -138,6 +139,18 @@ private:
             if (!same_bits(c_.gradient_of(again, t), c_.gradient_of(gradients_, t)))
                 c_.fail(before, c_.name_of(t), after);
         }
+    }
+
+    void check_in_place() {
+        if (c_.layer.input != c_.layer.output) {
+            c_.fail(
+                "the traits say that its input gradient can take the place of that of its output, which has the "
+                "extents ",
+                to_string(c_.layer.output));
+            return;
+        }
+        expect_same({.in_place = true},
+                    "written over the gradient of its output, as the traits allow, the gradient of ", " differs");
     }
 
     /// A frozen layer has the same input gradient.

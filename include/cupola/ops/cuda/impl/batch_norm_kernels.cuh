@@ -238,12 +238,11 @@ __global__ void __launch_bounds__(norm_threads)
     to.write_factors(c, s, p);
 }
 
-/// dx = scale dy - offset - (x - mean) slope.
+/// dx = scale dy - offset - (x - mean) slope; `dx` may be `dy`. Two rows are loaded before either is stored.
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
-    norm_backward_kernel(const T* __restrict__ x, const T* __restrict__ dy, T* __restrict__ dx, NormBlocks b,
-                         NormSaved state, const float* bias, FusedActivation activation, const float* offset,
-                         const float* slope) {
+    norm_backward_kernel(const T* __restrict__ x, const T* dy, T* dx, NormBlocks b, NormSaved state, const float* bias,
+                         FusedActivation activation, const float* offset, const float* slope) {
     begin_kernel();
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
@@ -254,17 +253,24 @@ __global__ void __launch_bounds__(norm_threads)
         o[k] = offset[me.channel + k];
         d[k] = slope[me.channel + k];
     }
-#pragma unroll 2
-    for (std::int64_t r = me.row; r < me.rows; r += me.step) {
-        float value[V], gradient[V];
-        load_floats<V>(x + me.first + r * b.channels, value);
-        load_floats<V>(dy + me.first + r * b.channels, gradient);
+    for (std::int64_t r = me.row; r < me.rows; r += 2 * me.step) {
+        float value[2][V], gradient[2][V];
         CUPOLA_UNROLL
-        for (int k = 0; k < V; ++k) {
-            const float masked = channels.template masked<T>(k, value[k], gradient[k], activation);
-            gradient[k] = channels.scale[k] * masked - o[k] - (value[k] - channels.mean[k]) * d[k];
+        for (int i = 0; i < 2; ++i) {
+            if (r + i * me.step >= me.rows) break;
+            load_floats<V>(x + me.first + (r + i * me.step) * b.channels, value[i]);
+            load_floats<V>(dy + me.first + (r + i * me.step) * b.channels, gradient[i]);
         }
-        store_floats<V>(dx + me.first + r * b.channels, gradient);
+        CUPOLA_UNROLL
+        for (int i = 0; i < 2; ++i) {
+            if (r + i * me.step >= me.rows) break;
+            CUPOLA_UNROLL
+            for (int k = 0; k < V; ++k) {
+                const float masked = channels.template masked<T>(k, value[i][k], gradient[i][k], activation);
+                gradient[i][k] = channels.scale[k] * masked - o[k] - (value[i][k] - channels.mean[k]) * d[k];
+            }
+            store_floats<V>(dx + me.first + (r + i * me.step) * b.channels, gradient[i]);
+        }
     }
 }
 
