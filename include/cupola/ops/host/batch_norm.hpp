@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <type_traits>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/activation.hpp>
@@ -108,7 +109,10 @@ public:
 
     /// Also writes the gradients of the weight and the bias, which are those of this replica's samples.
     void backward_statistics(const BackwardArgs<Host, T>& args, double* sums) const {
-        process<4, true>(args, impl::norm_gradient_sums(widened(args, mask_)), args.input, args.output_gradient);
+        const impl::NormState state = widened(args, mask_);
+        masked([&](auto activated) {
+            process<4, true>(args, impl::norm_gradient_sums<activated>(state), args.input, args.output_gradient);
+        });
         add_partial_sums(args, sums);
         for (std::int64_t c = 0; c < channels_; ++c) {
             double& product = sums[1 + channels_ + c];
@@ -132,8 +136,11 @@ public:
         }
         widen(offset, offset);
         widen(slope, slope);
-        process<2, false>(args, impl::norm_backward(widened(args, mask_)), args.input, args.output_gradient,
-                          args.input_gradient);
+        const impl::NormState rows = widened(args, mask_);
+        masked([&](auto activated) {
+            process<2, false>(args, impl::norm_backward<activated>(rows), args.input, args.output_gradient,
+                              args.input_gradient);
+        });
     }
 
 private:
@@ -169,6 +176,12 @@ private:
         widen(state.scale, scale);
         widen(args.parameters[1], bias);
         return {mean, scale, bias, bias + width(), bias + 2 * width(), a.applies ? 0.0F : -a.most, a.most};
+    }
+    /// Calls f(std::true_type{}) if the gradient is masked, else f(std::false_type{}).
+    template <class F>
+    void masked(F f) const {
+        if (mask_.applies) return f(std::true_type{});
+        f(std::false_type{});
     }
     /// About the mean, so that squares of the deviations from it do not cancel: that of some pixels, which multiples of
     /// the golden ratio spread over all places in an image, rounded to the steps of floats 16 times as large as usual

@@ -92,10 +92,12 @@ struct NormLane {
           most(zero + s.most) {}
     /// Forward and backward must agree on whether a normalised value is within the bounds, so both compute it here.
     [[nodiscard, gnu::always_inline]] V normalized(V x) const { return (x - mean) * scale + bias; }
-    /// The gradient of the normalised value, given that of the output of an activation.
-    [[nodiscard, gnu::always_inline]] V masked(V x, V gradient) const {
+    /// The gradient of the normalised value, given that of the output.
+    template <bool activated>
+    [[nodiscard, gnu::always_inline]] V gradient(V x, V of_output) const {
+        if constexpr (!activated) return of_output;
         const V output = normalized(x);
-        return ((output > least) & (output <= most)) ? gradient : V{};
+        return ((output > least) & (output <= most)) ? of_output : V{};
     }
 };
 
@@ -110,13 +112,15 @@ inline auto norm_apply(const NormState& state) {
     };
 }
 
-/// The sums of dy and of dy (x - mean), with dy masked.
-inline auto norm_gradient_sums(const NormState& state) {
+/// The sums of dy and of dy (x - mean), with dy masked if the normalised value is activated.
+template <bool activated>
+auto norm_gradient_sums(const NormState& state) {
     return [=](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
         const NormLane lane(zero, k, state);
         auto sum = zero, product = zero;
         for_rows([&](const auto* x, const auto* dy) __attribute__((always_inline)) {
-            const auto value = norm_load(zero, x), gradient = lane.masked(value, norm_load(zero, dy));
+            const auto value = norm_load(zero, x),
+                       gradient = lane.template gradient<activated>(value, norm_load(zero, dy));
             sum += gradient;
             product += gradient * (value - lane.mean);
         });
@@ -124,13 +128,15 @@ inline auto norm_gradient_sums(const NormState& state) {
     };
 }
 
-/// dx = scale dy - offset - (x - mean) slope, with dy masked; `dx` may be `dy`.
-inline auto norm_backward(const NormState& state) {
+/// dx = scale dy - offset - (x - mean) slope, with dy as there; `dx` may be `dy`.
+template <bool activated>
+auto norm_backward(const NormState& state) {
     return [=](auto zero, std::int64_t k, const NormBlock&, auto for_rows) __attribute__((always_inline)) {
         const NormLane lane(zero, k, state);
         const auto offset = norm_load(zero, state.offset + k), slope = norm_load(zero, state.slope + k);
         for_rows([&](const auto* x, const auto* dy, auto* dx) __attribute__((always_inline)) {
-            const auto value = norm_load(zero, x), gradient = lane.masked(value, norm_load(zero, dy));
+            const auto value = norm_load(zero, x),
+                       gradient = lane.template gradient<activated>(value, norm_load(zero, dy));
             norm_store(dx, lane.scale * gradient - offset - (value - lane.mean) * slope);
         });
     };
