@@ -56,7 +56,7 @@ Outcome run(const Case& c, const Problem& problem) {
     });
 }
 
-// Channels in pieces of 64 and fewer, and what fills no register; blocks of 32 rows and more, groups of 8 and what is left.
+// Channels in pieces of 64 and fewer, and what fills no register; blocks of 32 rows and more, groups of 8 and the rest.
 const std::vector<Case> cases{
     {2, 4, 4, 16}, {3, 5, 7, 3},   {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
     {20, 1, 1, 5}, {1, 47, 51, 1}, {2, 7, 7, 600},  {7, 3, 5, 17}, {5, 1, 1, 31}, {6, 1, 7, 65},
@@ -162,6 +162,27 @@ TYPED_TEST_CASE("the variance of numbers far from zero is exact: nothing cancels
     const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);
     CHECK(distance(outcome.statistics[1], oracle(c).moments(problem.x).variance) < reference::tolerance);
+}
+
+TYPED_TEST_CASE("a channel of one large number has the variance 0: its outputs are the bias", D, DevicesAndElements) {
+    const Case c{3, 41, 43, 5, 0};
+    Problem problem = problem_of<D>(c, 5, 2);
+    for (const float number : {0.1F, 1e4F, -12345678.0F, 3.1e8F, 1e12F}) {
+        INFO("number ", number);
+        std::ranges::fill(problem.x, number);
+        problem.x = rounded<D>(problem.x);
+        const Outcome outcome = run<D>(c, problem);
+        std::size_t far = 0;
+        for (std::size_t i = 0; i < problem.x.size(); ++i) {
+            // The deviation of the rounded mean from the number is divided by sqrt(epsilon).
+            const double weight = problem.parameters[0][i % 5] * 317.0, bias = problem.parameters[1][i % 5];
+            const double rounding = std::abs(weight * number) * 1.2e-7 + 0.01 * (std::abs(bias) + 1);
+            if (!(std::abs(static_cast<double>(outcome.output[i]) - bias) <= rounding)) ++far;
+        }
+        CHECK(far == 0);
+        for (const float variance : outcome.statistics[1])
+            CHECK((variance >= 0 && variance <= number * number * 1e-13F));
+    }
 }
 
 TYPED_TEST_CASE("batch normalisation skips an input gradient that is not needed", D, DevicesAndElements) {

@@ -2,8 +2,8 @@
 //
 // Batch normalisation on `Host`: Cupola's own loops over blocks of rows (ops/host/impl/batch_norm_rows.hpp).
 // oneDNN's primitive cannot be split between its reduction and the rest, which synchronised statistics require, and its
-// sums depend on the number of threads; these loops have the same bits for any number. Deviations
-// are from the mean of a few pixels, and the sums of blocks are added in double: nothing cancels, whatever the mean.
+// sums depend on the number of threads; these loops have the same bits for any number. Deviations are from the mean of
+// a few pixels, and the sums of blocks are added in double: nothing cancels, whatever the mean.
 #pragma once
 
 #include <algorithm>
@@ -63,11 +63,7 @@ public:
 
     void backward(const BackwardArgs<Host, T>& args) const {
         auto* const sums = reinterpret_cast<double*>(args.scratch);
-        if (args.training || args.parameter_gradients[0] != nullptr) {
-            backward_statistics(args, sums);
-        } else {
-            std::fill(sums, sums + statistics_size(), 0.0);  // no pass reads them
-        }
+        if (args.training || args.parameter_gradients[0] != nullptr) backward_statistics(args, sums);
         backward_apply(args, sums);
     }
 
@@ -88,7 +84,7 @@ public:
         double *const mean = sums + 1, *const squares = mean + channels_;
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double difference = mean[c] / sums[0];
-            squares[c] -= difference * mean[c];
+            squares[c] = std::max(squares[c] - difference * mean[c], 0.0);
             mean[c] = static_cast<double>(base[c]) + difference;
         }
     }
@@ -110,9 +106,10 @@ public:
     /// Also writes the gradients of the weight and the bias, which are those of this replica's samples.
     void backward_statistics(const BackwardArgs<Host, T>& args, double* sums) const {
         const impl::NormState state = widened(args, mask_);
-        masked([&](auto activated) {
+        const auto add = [&](auto activated) {
             process<4, true>(args, impl::norm_gradient_sums<activated>(state), args.input, args.output_gradient);
-        });
+        };
+        mask_.applies ? add(std::true_type{}) : add(std::false_type{});
         add_partial_sums(args, sums);
         for (std::int64_t c = 0; c < channels_; ++c) {
             double& product = sums[1 + channels_ + c];
@@ -130,17 +127,18 @@ public:
         const auto count = static_cast<double>(rows_);
         for (std::int64_t c = 0; c < channels_; ++c) {
             // Outside training the statistics are constants and have no gradient.
-            const double scale = args.training ? static_cast<double>(state.scale[c]) / count : 0.0;
-            offset[c] = static_cast<float>(scale * sums[1 + c]);
-            slope[c] = static_cast<float>(scale * static_cast<double>(state.inverse[c]) * sums[1 + channels_ + c]);
+            const double scale = static_cast<double>(state.scale[c]) / count, inverse = state.inverse[c];
+            offset[c] = args.training ? static_cast<float>(scale * sums[1 + c]) : 0.0F;
+            slope[c] = args.training ? static_cast<float>(scale * inverse * sums[1 + channels_ + c]) : 0.0F;
         }
         widen(offset, offset);
         widen(slope, slope);
         const impl::NormState rows = widened(args, mask_);
-        masked([&](auto activated) {
+        const auto apply = [&](auto activated) {
             process<2, false>(args, impl::norm_backward<activated>(rows), args.input, args.output_gradient,
                               args.input_gradient);
-        });
+        };
+        mask_.applies ? apply(std::true_type{}) : apply(std::false_type{});
     }
 
 private:
@@ -177,15 +175,9 @@ private:
         widen(args.parameters[1], bias);
         return {mean, scale, bias, bias + width(), bias + 2 * width(), a.applies ? 0.0F : -a.most, a.most};
     }
-    /// Calls f(std::true_type{}) if the gradient is masked, else f(std::false_type{}).
-    template <class F>
-    void masked(F f) const {
-        if (mask_.applies) return f(std::true_type{});
-        f(std::false_type{});
-    }
     /// About the mean, so that squares of the deviations from it do not cancel: that of some pixels, which multiples of
-    /// the golden ratio spread over all places in an image, rounded to the steps of floats 16 times as large as usual
-    /// ones. Most deviations are then exact; those from a finer number would all be rounded in one direction.
+    /// the golden ratio spread over all places in an image, rounded to a multiple of the step between floats 16 times
+    /// as large. Most deviations are then exact; those from a finer number would all be rounded in one direction.
     void sample_mean(const T* x, float* mean) const {
         const std::int64_t count = std::clamp<std::int64_t>(block_elements / channels_, 16, 64);
         float* const large = mean + width();
