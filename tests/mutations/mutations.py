@@ -745,7 +745,7 @@ MUTATIONS = [
         "fuse", "input_gradient_in_place && «!layer.reads_aside»", "true",
         ["net/residual"]),
     Mutation("relu6_mask_of_norm_forgotten", "the gradient behind a batch normalisation is not masked where its ReLU6 is at the limit",
-        "masked", "(output > least) & («output <= most»)", "output <= 2.0F * most",
+        "gradient", "(output > least) & («output <= most»)", "output <= 2.0F * most",
         ["ops/batch_norm"]),
     # Several recordings as one graph.
     Mutation("graph_of_other_passes", "The graph of an update is launched behind other passes than those that are in it.",
