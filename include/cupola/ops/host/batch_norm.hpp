@@ -40,13 +40,13 @@ public:
         mask_.most = sizeof(T) == 2 && mask_.limited ? 0x1.7efffep+2F : mask_.last;
     }
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, two rows per block,
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows per block,
     /// and the factors of a row.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = static_cast<std::size_t>(3 * channels_) * sizeof(float);
         return {.saved = training_ ? saved : 0,
                 .scratch = aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)) +
-                           static_cast<std::size_t>((2 * blocks_ + 5) * width()) * sizeof(float) +
+                           static_cast<std::size_t>((3 * blocks_ + 5) * width()) * sizeof(float) +
                            (training_ ? 0 : saved)};
     }
 
@@ -77,10 +77,9 @@ public:
     }
 
     void forward_statistics(const ForwardArgs<Host, T>& args, double* sums) const {
-        float* const base = factors(args);
-        sample_mean(args.input, base);
-        process<8, true>(args, impl::norm_moments(base), args.input);
+        process<8, true>(args, impl::norm_moments(), args.input);
         add_partial_sums(args, sums);
+        const float* const base = partials(args) + 2 * width();
         double *const mean = sums + 1, *const squares = mean + channels_;
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double difference = mean[c] / sums[0];
@@ -161,7 +160,7 @@ private:
     }
     /// Per lane of a row of pixels_: the mean, the scale, the bias, and two factors of backward.
     [[nodiscard]] float* factors(const ForwardArgs<Host, T>& args) const {
-        return partials(args) + 2 * blocks_ * width();
+        return partials(args) + 3 * blocks_ * width();
     }
     [[nodiscard]] std::int64_t width() const { return pixels_ * channels_; }
     void widen(const float* from, float* to) const {
@@ -175,17 +174,13 @@ private:
         widen(args.parameters[1], bias);
         return {mean, scale, bias, bias + width(), bias + 2 * width(), a.applies ? 0.0F : -a.most, a.most};
     }
-    /// About the mean, so that squares of the deviations from it do not cancel: that of some pixels, which multiples of
-    /// the golden ratio spread over all places in an image, rounded to a multiple of the step between floats 16 times
-    /// as large. Most deviations are then exact; those from a finer number would all be rounded in one direction.
-    void sample_mean(const T* x, float* mean) const {
-        const std::int64_t count = std::clamp<std::int64_t>(block_elements / channels_, 16, 64);
-        float* const large = mean + width();
-        std::fill_n(mean, 2 * width(), 0.0F);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const std::uint64_t fraction = i * 0x9E3779B9U;
-            const T* const from =
-                x + static_cast<std::int64_t>(fraction * static_cast<std::uint64_t>(rows_) >> 32) * channels_;
+    /// About the mean of a block, so that squares of the deviations from it do not cancel: that of some pixels, rounded
+    /// to a multiple of the step between floats 16 times as large. Most deviations are then exact; those from a finer
+    /// number would all be rounded in one direction. `large` is memory for a row.
+    void sample_mean(const T* x, std::int64_t rows, float* mean, float* large) const {
+        const std::int64_t count = std::clamp<std::int64_t>(rows / 16, 4, 16);
+        for (std::int64_t i = 0; i < count; ++i) {
+            const T* const from = x + i * rows / count * channels_;
 #pragma omp simd
             for (std::int64_t c = 0; c < channels_; ++c) {
                 const float value = static_cast<float>(from[c]) / static_cast<float>(count);
@@ -196,15 +191,26 @@ private:
         for (std::int64_t c = 0; c < channels_; ++c) mean[c] = (mean[c] + large[c]) - large[c];
         widen(mean, mean);
     }
-    /// The count of rows, and the sums of all blocks in order.
+    /// The count of rows, and the sums of all blocks in order, about the number of the first one. Those of a block are
+    /// the same whatever the others are: replicas that share a batch add the same numbers as one that has all of it.
     void add_partial_sums(const ForwardArgs<Host, T>& args, double* sums) const {
-        const float* from = partials(args);
         std::fill(sums, sums + statistics_size(), 0.0);
         sums[0] = static_cast<double>(rows_);
-        for (std::int64_t row = 0; row < 2 * blocks_ * pixels_; ++row, from += channels_) {
-            double* const to = sums + 1 + row / pixels_ % 2 * channels_;
+        double *const to = sums + 1, *const squares = to + channels_;
+        const float* const first = partials(args) + 2 * width();
+        for (std::int64_t lane = 0; lane < blocks_ * width(); lane += channels_) {
+            const std::int64_t block = lane / width(), begin = lane % width();
+            const float* const sum = partials(args) + 3 * block * width() + begin;
+            const float *const square = sum + width(), *const base = square + width();
+            // The rows of the block are counted with its first pixels.
+            const auto rows = static_cast<double>(begin == 0 ? rows_of(block) : 0);
 #pragma omp simd
-            for (std::int64_t c = 0; c < channels_; ++c) to[c] += static_cast<double>(from[c]);
+            for (std::int64_t c = 0; c < channels_; ++c) {
+                const double apart = static_cast<double>(base[c]) - static_cast<double>(first[c]);
+                const double all = static_cast<double>(sum[c]) + rows * apart;
+                to[c] += all;
+                squares[c] += static_cast<double>(square[c]) + apart * (static_cast<double>(sum[c]) + all);
+            }
         }
     }
     [[nodiscard]] State state_of(const ForwardArgs<Host, T>& args) const {
@@ -215,13 +221,23 @@ private:
         to = static_cast<float>(add ? static_cast<double>(to) + value : value);
     }
 
-    /// Calls a function of batch_norm_rows.hpp for each block; `adds`: its sums are 0 before.
+    [[nodiscard]] std::int64_t rows_of(std::int64_t block) const {
+        return std::min(block_rows_, rows_ - block * block_rows_);
+    }
+    /// Calls a function of batch_norm_rows.hpp for each block; `adds`: its sums are 0 before. If it adds up moments, of
+    /// the elements of one tensor, they are about the block's mean.
     template <std::size_t rows, bool adds, class Function, class... E>
     void process(const ForwardArgs<Host, T>& args, Function f, E*... at) const {
         parallel_for(args.context, blocks_, [&](std::int64_t block) {
-            const std::int64_t first = block * block_rows_, count = std::min(block_rows_, rows_ - first);
-            float* const sums = partials(args) + 2 * block * width();
-            if (adds) std::fill_n(sums, 2 * width(), 0.0F);
+            const std::int64_t first = block * block_rows_, count = rows_of(block);
+            float* const sums = partials(args) + 3 * block * width();
+            if constexpr (adds) {
+                std::fill_n(sums, 3 * width(), 0.0F);
+                if constexpr (sizeof...(at) == 1) {
+                    sample_mean((at + first * channels_)..., count, sums + 2 * width(), sums);
+                    std::fill_n(sums, width(), 0.0F);
+                }
+            }
             impl::for_norm_rows<rows>({count * channels_, width(), sums}, f, (at + first * channels_)...);
         });
     }

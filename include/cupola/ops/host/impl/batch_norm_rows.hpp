@@ -18,7 +18,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 [[gnu::always_inline]] inline void norm_store(auto* to, float value) { put(*to, value); }
 [[gnu::always_inline]] inline void norm_store(auto* to, Lanes value) { store_lanes(to, value); }
 
-/// The elements of a block, and of a row of it, and two rows of sums, one behind the other.
+/// The elements of a block, and of a row of it, and three rows, one behind the other: two of sums, and one of numbers
+/// about which moments are computed.
 struct NormBlock {
     std::int64_t size, width;
     float* sums;
@@ -60,10 +61,10 @@ void for_norm_rows(NormBlock block, Function f, T*... at) {
     for (; i < block.size; i += block.width) norm_rows<1>(block, std::min(block.width, block.size - i), f, (at + i)...);
 }
 
-/// The sums of the deviations from a number per lane, and of their squares.
-inline auto norm_moments(const float* base) {
-    return [=](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
-        const auto near = norm_load(zero, base + k);
+/// The sums of the deviations from the block's number per lane, and of their squares.
+inline auto norm_moments() {
+    return [](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
+        const auto near = norm_load(zero, block.sums + 2 * block.width + k);
         auto sum = zero, square = zero;
         for_rows([&](const auto* x) __attribute__((always_inline)) {
             const auto deviation = norm_load(zero, x) - near;
