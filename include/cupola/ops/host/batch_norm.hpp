@@ -126,7 +126,8 @@ public:
         const auto count = static_cast<double>(rows_);
         for (std::int64_t c = 0; c < channels_; ++c) {
             // Outside training the statistics are constants and have no gradient.
-            const double scale = static_cast<double>(state.scale[c]) / count, inverse = state.inverse[c];
+            const double scale = static_cast<double>(state.scale[c]) / count,
+                         inverse = static_cast<double>(state.inverse[c]);
             offset[c] = args.training ? static_cast<float>(scale * sums[1 + c]) : 0.0F;
             slope[c] = args.training ? static_cast<float>(scale * inverse * sums[1 + channels_ + c]) : 0.0F;
         }
