@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/batch_norm.hpp>
@@ -118,12 +117,7 @@ public:
 
     // See ops/batch_norm.hpp. The sums are in host memory.
     [[nodiscard]] std::int64_t statistics_size() const { return batch_norm_sums(blocks_.channels); }
-    static void merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged) {
-        merge_moments(parts, size, merged);
-    }
-    static void merge_backward(std::span<const double* const> parts, std::int64_t size, double* merged) {
-        merge_gradient_sums(parts, size, merged);
-    }
+    static constexpr auto merge_forward = merge_moments, merge_backward = merge_gradient_sums;
 
     void forward_statistics(const ForwardArgs<Cuda, T>& args, double* sums) const {
         queue_moments(args, impl::NormKeepSums{});

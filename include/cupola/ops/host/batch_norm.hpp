@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch normalisation on `Host`: Cupola's own loops over blocks of rows (ops/host/impl/batch_norm_rows.hpp).
-// oneDNN's primitive cannot be split between its reduction and the rest, which synchronised statistics require, and its
-// sums depend on the number of threads; these loops have the same bits for any number. Deviations are from the mean of
-// a few pixels, and the sums of blocks are added in double: nothing cancels, whatever the mean.
+// oneDNN's primitive cannot be split after its reduction, as synchronised statistics require, and its sums depend on
+// the number of threads; these have the same bits for any. Deviations are from the mean of a few pixels, and the sums
+// of blocks are added in double, so that nothing cancels.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <type_traits>
+#include <utility>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/activation.hpp>
@@ -40,7 +40,7 @@ public:
         mask_.most = sizeof(T) == 2 && mask_.limited ? 0x1.7efffep+2F : mask_.last;
     }
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows per block,
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows a block,
     /// and the factors of a row.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = static_cast<std::size_t>(3 * channels_) * sizeof(float);
@@ -69,12 +69,7 @@ public:
 
     // See ops/batch_norm.hpp.
     [[nodiscard]] std::int64_t statistics_size() const { return batch_norm_sums(channels_); }
-    static void merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged) {
-        merge_moments(parts, size, merged);
-    }
-    static void merge_backward(std::span<const double* const> parts, std::int64_t size, double* merged) {
-        merge_gradient_sums(parts, size, merged);
-    }
+    static constexpr auto merge_forward = merge_moments, merge_backward = merge_gradient_sums;
 
     void forward_statistics(const ForwardArgs<Host, T>& args, double* sums) const {
         process<8, true>(args, impl::norm_moments(), args.input);
@@ -123,11 +118,10 @@ public:
         if (args.input_gradient == nullptr) return;
         const State state = state_of(args);
         float *const offset = factors(args) + 3 * width(), *const slope = offset + width();
-        const auto count = static_cast<double>(rows_);
         for (std::int64_t c = 0; c < channels_; ++c) {
             // Outside training the statistics are constants and have no gradient.
-            const double scale = static_cast<double>(state.scale[c]) / count,
-                         inverse = static_cast<double>(state.inverse[c]);
+            const double scale = static_cast<double>(state.scale[c]) / static_cast<double>(rows_);
+            const double inverse = static_cast<double>(state.inverse[c]);
             offset[c] = args.training ? static_cast<float>(scale * sums[1 + c]) : 0.0F;
             slope[c] = args.training ? static_cast<float>(scale * inverse * sums[1 + channels_ + c]) : 0.0F;
         }
@@ -164,21 +158,21 @@ private:
         return partials(args) + 3 * blocks_ * width();
     }
     [[nodiscard]] std::int64_t width() const { return pixels_ * channels_; }
-    void widen(const float* from, float* to) const {
+    /// Repeats the value of each channel for the pixels of a row, and returns its end.
+    float* widen(const float* from, float* to) const {
         for (std::int64_t i = 0; i < width(); ++i) to[i] = i < channels_ ? from[i] : to[i - channels_];
+        return to + width();
     }
     [[nodiscard]] impl::NormState widened(const ForwardArgs<Host, T>& args, const impl::FusedActivation& a) const {
-        const State state = state_of(args);
-        float *const mean = factors(args), *const scale = mean + width(), *const bias = scale + width();
-        widen(state.mean, mean);
-        widen(state.scale, scale);
-        widen(args.parameters[1], bias);
-        return {mean, scale, bias, bias + width(), bias + 2 * width(), a.applies ? 0.0F : -a.most, a.most};
+        float *const mean = factors(args), *const scale = widen(state_of(args).mean, mean);
+        float *const bias = widen(state_of(args).scale, scale), *const offset = widen(args.parameters[1], bias);
+        return {mean, scale, bias, offset, offset + width(), a.applies ? 0.0F : -a.most, a.most};
     }
     /// About the mean of a block, so that squares of the deviations from it do not cancel: that of some pixels, rounded
     /// to a multiple of the step between floats 16 times as large. Most deviations are then exact; those from a finer
-    /// number would all be rounded in one direction. `large` is memory for a row.
-    void sample_mean(const T* x, std::int64_t rows, float* mean, float* large) const {
+    /// number would all be rounded in one direction. `large`, the first of the three rows, is 0 before and after.
+    void sample_mean(const T* x, std::int64_t rows, float* large) const {
+        float* const mean = large + 2 * width();
         const std::int64_t count = std::clamp<std::int64_t>(rows / 16, 4, 16);
         for (std::int64_t i = 0; i < count; ++i) {
             const T* const from = x + i * rows / count * channels_;
@@ -189,7 +183,7 @@ private:
                 large[c] += 16.0F * math::abs(value);
             }
         }
-        for (std::int64_t c = 0; c < channels_; ++c) mean[c] = (mean[c] + large[c]) - large[c];
+        for (std::int64_t c = 0; c < channels_; ++c) mean[c] = (mean[c] + large[c]) - std::exchange(large[c], 0.0F);
         widen(mean, mean);
     }
     /// The count of rows, and the sums of all blocks in order, about the number of the first one. Those of a block are
@@ -203,8 +197,7 @@ private:
             const std::int64_t block = lane / width(), begin = lane % width();
             const float* const sum = partials(args) + 3 * block * width() + begin;
             const float *const square = sum + width(), *const base = square + width();
-            // The rows of the block are counted with its first pixels.
-            const auto rows = static_cast<double>(begin == 0 ? rows_of(block) : 0);
+            const auto rows = static_cast<double>(begin == 0 ? rows_of(block) : 0);  // with the first pixels
 #pragma omp simd
             for (std::int64_t c = 0; c < channels_; ++c) {
                 const double apart = static_cast<double>(base[c]) - static_cast<double>(first[c]);
@@ -232,13 +225,8 @@ private:
         parallel_for(args.context, blocks_, [&](std::int64_t block) {
             const std::int64_t first = block * block_rows_, count = rows_of(block);
             float* const sums = partials(args) + 3 * block * width();
-            if constexpr (adds) {
-                std::fill_n(sums, 3 * width(), 0.0F);
-                if constexpr (sizeof...(at) == 1) {
-                    sample_mean((at + first * channels_)..., count, sums + 2 * width(), sums);
-                    std::fill_n(sums, width(), 0.0F);
-                }
-            }
+            if constexpr (adds) std::fill_n(sums, 3 * width(), 0.0F);
+            if constexpr (adds && sizeof...(at) == 1) sample_mean((at + first * channels_)..., count, sums);
             impl::for_norm_rows<rows>({count * channels_, width(), sums}, f, (at + first * channels_)...);
         });
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops of batch normalisation over the rows of a block: the moments, the normalisation, the sums of backward, and
-// the gradient of the input. A row is the channels of one pixel, or of several, which lie one behind the other; the
-// last may be shorter. What is done with a lane of several rows is a function: a lane is a register or a float.
+// The loops of batch normalisation over the rows of a block. A row is the channels of one pixel, or of several, which
+// lie one behind the other; the last may be shorter. A function processes one lane of some rows: a register or a float.
 #pragma once
 
 #include <algorithm>
@@ -83,19 +82,17 @@ struct NormState {
 };
 template <class V>
 struct NormLane {
-    V mean, scale, bias, least, most;
+    const NormState& state;
+    std::int64_t k;
+    V mean = norm_load(V{}, state.mean + k), scale = norm_load(V{}, state.scale + k);
+    V bias = norm_load(V{}, state.bias + k), least = V{} + state.least, most = V{} + state.most;
 
-    [[gnu::always_inline]] NormLane(V zero, std::int64_t k, const NormState& s)
-        : mean(norm_load(zero, s.mean + k)),
-          scale(norm_load(zero, s.scale + k)),
-          bias(norm_load(zero, s.bias + k)),
-          least(zero + s.least),
-          most(zero + s.most) {}
     /// Forward and backward must agree on whether a normalised value is within the bounds, so both compute it here.
     [[nodiscard, gnu::always_inline]] V normalized(V x) const { return (x - mean) * scale + bias; }
     /// The gradient of the normalised value, given that of the output.
     template <bool activated>
-    [[nodiscard, gnu::always_inline]] V gradient(V x, V of_output) const {
+    [[nodiscard, gnu::always_inline]] V gradient(V x, const auto* dy) const {
+        const V of_output = norm_load(V{}, dy);
         if constexpr (!activated) return of_output;
         const V output = normalized(x);
         return ((output > least) & (output <= most)) ? of_output : V{};
@@ -104,7 +101,7 @@ struct NormLane {
 
 inline auto norm_apply(const NormState& state) {
     return [=](auto zero, std::int64_t k, const NormBlock&, auto for_rows) __attribute__((always_inline)) {
-        const NormLane lane(zero, k, state);
+        const NormLane<decltype(zero)> lane{state, k};
         for_rows([&](const auto* x, auto* y) __attribute__((always_inline)) {
             auto value = lane.normalized(norm_load(zero, x));
             value = value < lane.least ? lane.least : value;
@@ -117,11 +114,10 @@ inline auto norm_apply(const NormState& state) {
 template <bool activated>
 auto norm_gradient_sums(const NormState& state) {
     return [=](auto zero, std::int64_t k, const NormBlock& block, auto for_rows) __attribute__((always_inline)) {
-        const NormLane lane(zero, k, state);
+        const NormLane<decltype(zero)> lane{state, k};
         auto sum = zero, product = zero;
         for_rows([&](const auto* x, const auto* dy) __attribute__((always_inline)) {
-            const auto value = norm_load(zero, x),
-                       gradient = lane.template gradient<activated>(value, norm_load(zero, dy));
+            const auto value = norm_load(zero, x), gradient = lane.template gradient<activated>(value, dy);
             sum += gradient;
             product += gradient * (value - lane.mean);
         });
@@ -133,11 +129,10 @@ auto norm_gradient_sums(const NormState& state) {
 template <bool activated>
 auto norm_backward(const NormState& state) {
     return [=](auto zero, std::int64_t k, const NormBlock&, auto for_rows) __attribute__((always_inline)) {
-        const NormLane lane(zero, k, state);
+        const NormLane<decltype(zero)> lane{state, k};
         const auto offset = norm_load(zero, state.offset + k), slope = norm_load(zero, state.slope + k);
         for_rows([&](const auto* x, const auto* dy, auto* dx) __attribute__((always_inline)) {
-            const auto value = norm_load(zero, x),
-                       gradient = lane.template gradient<activated>(value, norm_load(zero, dy));
+            const auto value = norm_load(zero, x), gradient = lane.template gradient<activated>(value, dy);
             norm_store(dx, lane.scale * gradient - offset - (value - lane.mean) * slope);
         });
     };

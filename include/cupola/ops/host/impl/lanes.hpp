@@ -25,6 +25,7 @@ inline constexpr std::int64_t lane_count = 4;
 #endif
 
 typedef float Lanes __attribute__((vector_size(sizeof(float) * lane_count)));
+typedef std::uint32_t WordLanes __attribute__((vector_size(sizeof(float) * lane_count)));
 
 [[gnu::always_inline]] inline Lanes load_lanes(const float* from) {
     Lanes value;
@@ -44,8 +45,7 @@ typedef std::uint16_t BFloat16Lanes __attribute__((vector_size(sizeof(std::uint1
     typedef short Shorts __attribute__((vector_size(sizeof bits)));
     return reinterpret_cast<Lanes>(__builtin_ia32_pmovzxwd256(reinterpret_cast<Shorts>(bits)) << 16);
 #else
-    typedef std::uint32_t Wide __attribute__((vector_size(sizeof(float) * lane_count)));
-    return reinterpret_cast<Lanes>(__builtin_convertvector(bits, Wide) << 16);
+    return reinterpret_cast<Lanes>(__builtin_convertvector(bits, WordLanes) << 16);
 #endif
 }
 /// Rounds to nearest, ties to even; a NaN is kept.
@@ -53,11 +53,10 @@ typedef std::uint16_t BFloat16Lanes __attribute__((vector_size(sizeof(std::uint1
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512
     return reinterpret_cast<BFloat16Lanes>(narrowed(value));
 #else
-    typedef std::uint32_t Wide __attribute__((vector_size(sizeof(float) * lane_count)));
     typedef std::int32_t Signed __attribute__((vector_size(sizeof(float) * lane_count)));
-    const Wide bits = reinterpret_cast<Wide>(value);
-    const Wide is_nan = reinterpret_cast<Wide>(reinterpret_cast<Signed>(bits & 0x7FFF'FFFFU) > 0x7F80'0000);
-    const Wide added = (0x7FFFU + (bits >> 16 & 1U)) & ~is_nan;
+    const WordLanes bits = reinterpret_cast<WordLanes>(value);
+    const WordLanes is_nan = reinterpret_cast<WordLanes>(reinterpret_cast<Signed>(bits & 0x7FFF'FFFFU) > 0x7F80'0000);
+    const WordLanes added = (0x7FFFU + (bits >> 16 & 1U)) & ~is_nan;
     return __builtin_convertvector(((bits + added) | (is_nan & 0x40'0000U)) >> 16, BFloat16Lanes);
 #endif
 }
