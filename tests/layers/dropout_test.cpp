@@ -9,6 +9,8 @@
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/dropout2d.hpp>
 #ifndef CUPOLA_TEST_CUDA
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
 #include <cupola/net/check_gradients.hpp>
 #endif
 
@@ -102,7 +104,35 @@ TYPED_TEST_CASE("what DropPath drops is 0 where it was not finite", D, Devices) 
     CHECK(reference::same_bits(outcome.input_gradient, outcome.output));
 }
 
+TYPED_TEST_CASE("Dropout2d and DropPath ask for the memory that a pass of training writes where no backward follows", D,
+                DevicesAndElements) {
+    const auto check = []<class L>(L) {
+        operation_run::Problem problem = layer_run::problem_of<D>({3, 2, 5}, {3, 2, 5}, {}, 7, 1, {});
+        const auto run = [&] {
+            return operation_run::run<D>(problem, [](const auto& build) { return operation_of<L>(build); }).output;
+        };
+        const reference::Floats with_backward = run();
+        problem.made_for_training = problem.made_for_predictions = false;
+        CHECK(reference::same_bits(run(), with_backward));
+    };
+    check(Dropout2d<0.4>{});
+    check(DropPath<0.4>{});
+}
+
 #ifndef CUPOLA_TEST_CUDA
+namespace {
+
+/// No node of it has saved memory, and the convolution's packed weights lie behind that.
+struct BeginsWithDropout : Sequential<Input<4, 4, 6>, Dropout2d<0.2>, Conv2d<5, 3>, DropPath<0.3>, Flatten, Linear<3>> {
+};
+
+}  // namespace
+
+TEST_CASE("a network that begins with Dropout2d, whose input has no gradient, has the gradients of the whole network") {
+    const GradientCheck check = check_gradients<BeginsWithDropout, CrossEntropy<3>, Host>({.batch = 3});
+    CHECK_MESSAGE(check, check.report());
+}
+
 TEST_CASE("the gradients of Dropout2d and DropPath are their derivatives") {
     const GradientCheck of_channels = check_gradients<Dropout2d<0.4>, Host>({3, 2, 5}),
                         of_samples = check_gradients<DropPath<0.4>, Host>({3, 2, 5});

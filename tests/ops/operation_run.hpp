@@ -118,6 +118,8 @@ struct Problem {
     /// Whether the operation is made for training, and whether this is a pass of training.
     bool made_for_training = true;
     bool training = true;
+    /// Whether an operation that is not made for training is made for predictions, which no pass of training uses.
+    bool made_for_predictions = true;
     bool accumulate = false;
     std::uint64_t seed = 0;
     std::uint32_t step = 0;
@@ -285,14 +287,8 @@ template <class D, class T>
     return outcome;
 }
 
-/// Runs `make(site)`; see the head of this file.
-template <class Where, class Make>
-[[nodiscard]] Outcome run(const Problem& problem, Make make) {
-    using D = DeviceOf<Where>;
-    using T = ElementOf<Where>;
-    const CaseContext<D> of_case(problem.threads);
-    typename D::Context& context = of_case.get();
-    [[maybe_unused]] const auto team = context.team();
+template <class D, class T, class Make>
+[[nodiscard]] Outcome run_in(typename D::Context& context, const Problem& problem, Make make) {
     auto operation =
         make(cupola::BuildContext<D, T>{.context = context,
                                         .batch = problem.batch,
@@ -304,8 +300,28 @@ template <class Where, class Make>
                                         .applies_relu_mask_of_previous = problem.applies_relu_mask_of_previous,
                                         .training = problem.made_for_training,
                                         .input_gradient = problem.made_for_input_gradient,
-                                        .inference = !problem.made_for_training});
+                                        .inference = !problem.made_for_training && problem.made_for_predictions});
     return run_calls<D, T>(problem, context, calls_of<D, T>(operation));
+}
+
+/// Runs `make(site)`; see the head of this file.
+template <class Where, class Make>
+[[nodiscard]] Outcome run(const Problem& problem, Make make) {
+    using D = DeviceOf<Where>;
+    using T = ElementOf<Where>;
+    const CaseContext<D> of_case(problem.threads);
+    typename D::Context& context = of_case.get();
+    [[maybe_unused]] const auto team = context.team();
+    const Outcome outcome = run_in<D, T>(context, problem, make);
+    if (problem.made_for_training && problem.training && problem.batch * problem.output.size() <= 2048) {
+        // No backward follows a pass of training in a frozen layer, in one that reads the network's input without
+        // parameters, and where values are inspected.
+        Problem without_backward = problem;
+        without_backward.made_for_training = without_backward.made_for_predictions = false;
+        const Outcome other = run_in<D, T>(context, without_backward, make);
+        CHECK_MESSAGE(reference::same_bits(other.output, outcome.output), "forward gave other bits without a backward");
+    }
+    return outcome;
 }
 
 }  // namespace operation_run

@@ -64,12 +64,15 @@ public:
           layer_(build.layer),
           rate_(static_cast<float>(shape.rate)),
           per_channel_(shape.per_channel),
-          training_(build.training) {}
+          has_backward_(build.training),
+          inference_(build.inference) {}
 
+    /// A pass of training draws factors also where no backward follows: in a frozen layer, in one whose input has no
+    /// gradient, and where values are inspected. They are then in scratch memory.
     [[nodiscard]] MemoryNeeds needs() const {
-        if (!training_ || rate_ == 0) return {};
-        const auto samples = static_cast<std::size_t>(batch_) * sizeof(float);
-        return {.saved = samples * static_cast<std::size_t>(channels_), .scratch = per_channel_ ? 0 : samples};
+        if (inference_ || rate_ == 0) return {};
+        return {.saved = has_backward_ ? factor_bytes() : 0,
+                .scratch = drawn_bytes() + (has_backward_ ? 0 : factor_bytes())};
     }
 
     void forward(const ForwardArgs<Device, T>& args) const {
@@ -84,7 +87,7 @@ public:
 private:
     void draw(const ForwardArgs<Device, T>& args) const {
         const std::int64_t numbers = per_channel_ ? channels_ : 1;
-        auto* const factors = reinterpret_cast<float*>(args.saved);
+        float* const factors = factors_of(args);
         auto* const drawn = per_channel_ ? factors : reinterpret_cast<float*>(args.scratch);
         fill(args.context, std::span(drawn, static_cast<std::size_t>(batch_ * numbers)), 1.0F);
         drop_elements(args.context,
@@ -100,13 +103,23 @@ private:
             return for_each_element(args.context, rows * channels_, impl::CopyElement{}, to, from);
         for_each_in_rows(args.context, rows, channels_, impl::DropByFactor{}, Rows<T>{to, channels_},
                          Rows<const T>{from, channels_},
-                         RepeatedRows<const float>{reinterpret_cast<const float*>(args.saved), channels_, positions_});
+                         RepeatedRows<const float>{factors_of(args), channels_, positions_});
+    }
+
+    [[nodiscard]] std::size_t factor_bytes() const {
+        return static_cast<std::size_t>(batch_ * channels_) * sizeof(float);
+    }
+    [[nodiscard]] std::size_t drawn_bytes() const {
+        return per_channel_ ? 0 : aligned(static_cast<std::size_t>(batch_) * sizeof(float));
+    }
+    [[nodiscard]] float* factors_of(const ForwardArgs<Device, T>& args) const {
+        return reinterpret_cast<float*>(has_backward_ ? args.saved : args.scratch + drawn_bytes());
     }
 
     std::int64_t batch_, channels_, positions_;
     std::uint32_t layer_;
     float rate_;
-    bool per_channel_, training_;
+    bool per_channel_, has_backward_, inference_;
 };
 
 }  // namespace ops
