@@ -113,8 +113,15 @@ struct Sequences : Sequential<Input<13, 4>, Keep<"x">,
     MaxPool1d<3, 2>, Output<"max_same">, From<"x">, MaxPool1d<3, 2, pad(1), ceil_mode>, Output<"max_ceil">, From<"x">,
     AvgPool1d<3, 2>, Output<"mean_same">, From<"x">, AvgPool1d<3, 2, pad(1), ignore_padding>, Output<"mean_ignored">, From<"x">,
     AvgPool1d<5, 3, pad(1), ceil_mode>, Output<"mean_counted_ceil">, From<"x">,
+    Multiply<Identity, Branch<GlobalAvgPool1d, Named<"gate", Linear<4>>, Sigmoid>>, Output<"gated">,
+    GlobalAvgPool1d, MultiplyBy<"x">, Output<"scaled">,
     GlobalAvgPool1d, Named<"bn1", BatchNorm1d<1e-3>>, Keep<"features">,
     FromInput<"words", 9>, Embedding<20, 6>, Conv1d<5, 3>, ReLU, Permute<1, 0>, Flatten, Named<"fc", Linear<4>>, AddFrom<"features">> {};
+
+/// Values of four extents, and ids that get other ones.
+struct FourExtents : Sequential<Input<2, 3, 4>, Reshape<2, 3, 2, 2>, Reshape<6, 4>, Reshape<3, 8>, Reshape<4, 3, 2>, Embedding<20, 8>,
+    Named<"group", GroupNorm<2>>, Keep<"x">, Output<"group_norm">, Flatten, Named<"a", Linear<8>>, Sigmoid, MultiplyBy<"x">,
+    Flatten, Named<"b", Linear<5>>> {};
 
 /// Inputs of all types, one of which is read twice.
 struct Inputs : Sequential<Input<5, 4, 3>, FromBytes<means(125.3, 123.0, 113.9), deviations(63.0, 62.1, 66.7)>,
@@ -218,7 +225,8 @@ int main(int argc, char** argv) try {
                      with.operator()<Windows>("windows") + with.operator()<Groups>("groups") +
                      with.operator()<Blocks>("blocks") + with.operator()<Features>("features") +
                      with.operator()<Gates>("gates") + with.operator()<Norms>("norms") +
-                     with.operator()<Sequences>("sequences") + with.operator()<Inputs>("inputs");
+                     with.operator()<Sequences>("sequences") + with.operator()<FourExtents>("four_extents") +
+                     with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -11,10 +11,13 @@
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/from_bytes.hpp>
+#include <cupola/layers/global_avg_pool1d.hpp>
+#include <cupola/layers/reshape.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/models/image_preprocessing.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/named_values.hpp>
 #include <throws_with.hpp>
 
 #include "checkpoint_support.hpp"
@@ -169,6 +172,32 @@ TEST_CASE("inputs have the types and the names of their columns, and one value m
     std::iota(table.begin(), table.end(), 1.0F);
     table[6] = table[7] = 0;
     CHECK(model.initializers.at("4.weight").values<float>() == table);
+}
+
+TEST_CASE("a product with a value of one position has it in as many extents as the other value") {
+    struct Sequence : Sequential<Input<13, 4>, Multiply<Identity, Branch<GlobalAvgPool1d, Sigmoid>>, Flatten> {};
+    const auto nodes_of = []<class N>(N) { return written<N>().nodes; };
+    const auto has = [](const Texts& nodes, const char* node) {
+        CAPTURE(node);
+        CHECK(std::ranges::find(nodes, node) != nodes.end());
+    };
+    const OnnxModel gated = written<Sequence>();
+    CHECK(gated.outputs == Texts{"output: 1 [N, 52]"});
+    CHECK(gated.initializers.at("3/Reshape/constant").values<std::int64_t>() == std::vector<std::int64_t>{0, 1, 4});
+    struct GateFirst : Sequential<Input<13, 4>, Keep<"map">, GlobalAvgPool1d, MultiplyBy<"map">> {};
+    has(nodes_of(GateFirst{}), "Mul(input, 2/Reshape) -> output");
+    struct Pixel : Sequential<Input<1, 1, 4>, Keep<"pixel">, Flatten, MultiplyBy<"pixel">> {};
+    CHECK(written<Pixel>().initializers.at("2/Reshape/constant").values<std::int64_t>() ==
+          std::vector<std::int64_t>{0, 4});
+}
+
+TEST_CASE("ids keep their order where they get other extents") {
+    struct Net : Sequential<Input<2, 3, 4>, Reshape<6, 4>, Embedding<20, 2>> {};
+    struct Image : Sequential<Input<24>, Reshape<2, 3, 4>, Embedding<20, 2>, Flatten> {};
+    for (const OnnxModel& model : {written<Net>(), written<Image>()}) {
+        CHECK(model.nodes[0].starts_with("Reshape(input, "));
+        CHECK(model.nodes[1].starts_with("Gather("));
+    }
 }
 
 TEST_CASE("the moving averages are written if there are any, or what the options ask for") {

@@ -89,7 +89,8 @@ TEST_CASE("the format is that of the first bytes, whatever the file is called") 
     write_bytes(folder.path("y.pth"), torch_legacy(object, {bytes_of(values)}));
     write_bytes(folder.path("z.pth"), safetensors_of({{"a", "6", 6, 0}}));
     write_bytes(folder.path("i.pth"), "{\"weight_map\":{\"a\":\"z.pth\"}}");
-    for (const char* const name : {"x.bin", "y.pth", "z.pth", "i.pth"})
+    write_bytes(folder.path("mark.json"), "\xEF\xBB\xBF{\"weight_map\":{\"a\":\"z.pth\"}}");  // of UTF-8
+    for (const char* const name : {"x.bin", "y.pth", "z.pth", "i.pth", "mark.json"})
         CHECK(floats_of(*open_tensor_file(folder.path(name)), "a") == values);
     CHECK(message_of<UnreadableFile>([&] { (void)open_tensor_file(folder.path("none")); }) ==
           folder.path("none") + " does not exist");

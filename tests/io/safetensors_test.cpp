@@ -100,6 +100,24 @@ TEST_CASE("A file of the safetensors library for Python is read, whatever the or
     CHECK_FALSE(file.has_checksum());
 }
 
+TEST_CASE("Tensors of every type that safetensors has with whole bytes may stand beside those that are read") {
+    for (const auto& [type, bytes] : std::initializer_list<std::pair<const char*, int>>{{"BOOL", 1},
+                                                                                        {"F8_E4M3", 1},
+                                                                                        {"F8_E5M2FNUZ", 1},
+                                                                                        {"F8_E4M3FNUZ", 1},
+                                                                                        {"F8_E8M0", 1},
+                                                                                        {"U16", 2},
+                                                                                        {"C64", 8}}) {
+        CAPTURE(type);
+        const std::string header =
+            text(R"({"a":{"dtype":")", type, R"(","shape":[1],"data_offsets":[0,)", bytes,
+                 R"(]},"w":{"dtype":"F32","shape":[],"data_offsets":[)", bytes, ',', bytes + 4, "]}}");
+        const SafetensorsFile file = parse(safetensors(header, std::string(static_cast<std::size_t>(bytes) + 4, '\0')));
+        CHECK(file.find("a")->type == type);
+        CHECK(file.bytes(*file.find("w")).size() == 4);
+    }
+}
+
 TEST_CASE("A safetensors file that is truncated anywhere is rejected with an error") {
     const TemporaryFolder folder;
     for (const std::string& whole : {written(folder.path("x")), from_python()}) {

@@ -166,6 +166,11 @@ TEST_CASE(
               ", and in Python torch.save(torch.load(path)[\"net\"], new_path) writes another one alone");
     CHECK(refused_object(pickle::dictionary({{"state_dict", "}"}, {"epoch", "N"}})) ==
           "f has no tensors by name: its names are state_dict (empty), epoch" + looked_into);
+    // Settings of a network, not its tensors.
+    const std::string settings = pickle::dictionary({{"depth", pickle::integer(18)}, {"layers", "](NNe"}});
+    CHECK(names_in(pickle::dictionary({{"model", settings}, {"state_dict", inner}})).size() == 2);
+    CHECK(names_in(pickle::dictionary({{"fc.weight", some}, {"model", settings}})) ==
+          std::vector<std::string>{"fc.weight"});
     CHECK(refused_object("}" + pickle::integer(1) + some + "s") ==
           "f has no tensors by name: its names are numbers" + looked_into);
     CHECK(refused_object("](" + some + "e") ==
@@ -215,6 +220,30 @@ TEST_CASE(
     std::string many;
     for (int i = 0; i < 1001; ++i) many += pickle::global("m", "f" + std::to_string(i));
     CHECK(contains(refused_object(many), "it names more than 1000 classes"));
+}
+
+TEST_CASE("tensors of the first versions of PyTorch are read: an object of their class, and then its attributes") {
+    const auto attributes = [](const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides) {
+        return pickle::tuple({pickle::storage("FloatStorage", "0", 6), pickle::integer(0), pickle::numbers(extents),
+                              pickle::numbers(strides)});
+    };
+    for (const std::string& made :
+         {pickle::global("torch", "FloatTensor") + ")R", pickle::global("torch.cuda", "FloatTensor") + ")R",
+          pickle::global("torch", "FloatTensor") + ")\x81"}) {
+        // Its number in the memo is given before it has its attributes.
+        const std::string object =
+            pickle::dictionary({{"a", made + "q\x07" + attributes({3, 2}, {1, 3}) + "b"}, {"b", "h\x07"}, {"c", "N"}});
+        CHECK(floats_in(torch_legacy(object, {six})) == Floats{0, 3, 1, 4, 2, 5});
+        CHECK(floats_in(torch_zip(object, {six}), "b") == Floats{0, 3, 1, 4, 2, 5});
+        CHECK(refused_object(one(made)) == "f: a is a tensor without a storage");
+        CHECK(contains(refused_object(one(made + attributes({6}, {1}) + "b" + attributes({6}, {1}) + "b")),
+                       "attributes are set of a tensor"));
+        CHECK(contains(refused_object(one(made + "}b")), "attributes are set of a tensor"));
+        CHECK(contains(refused_object(one(made + "(NNNNtb")), "a tensor is not stated by a storage, an offset, "));
+        CHECK(contains(refused_object(one(made + attributes({7}, {1}) + "b")), "f: a "));
+    }
+    CHECK(contains(refused_object(one(pickle::global("torch", "UntypedTensor") + ")R")),
+                   "an object of torch.UntypedTensor"));
 }
 
 TEST_CASE("values are set in lists and dictionaries alone, and only values that are there are used") {
@@ -352,6 +381,10 @@ TEST_CASE("a pickle that asks for much gets no more than its bytes") {
     dictionaries += "e\x94" + pickle::global("collections", "OrderedDict") + "\x94";
     for (std::size_t i = 0; i < many / 10; ++i) dictionaries += "h\x01h\x00\x85R"s;
     bounded(dictionaries);
+    // A dictionary that each of many keys has, in which tensors are looked for.
+    std::string keys = "}(" + pickle::text("x") + "\x94}\x94(" + std::string(2 * many, 'N') + "u";
+    for (std::size_t i = 0; i < many; ++i) keys += "h\x00h\x01"s;
+    bounded(keys + "u");
     // Many objects of classes with long names, which take few bytes.
     std::string objects;
     for (int i = 0; i < 30; ++i) objects += pickle::text(std::string(199, static_cast<char>('A' + i))) + "\x94";

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -66,6 +67,9 @@ private:
         std::size_t tensor = 0;
     };
 
+    /// The keys of dictionaries that are looked into.
+    static constexpr std::array<std::string_view, 3> inner_keys{"state_dict", "model", "model_state_dict"};
+
     [[nodiscard]] static bool is_tar(std::string_view bytes) {
         return bytes.size() >= 262 && bytes.substr(257, 5) == "ustar";
     }
@@ -111,10 +115,9 @@ private:
         for (int depth = 0; depth < deepest; ++depth) {
             const impl::PickleValue* inner = nullptr;
             std::string_view key;
-            for (const std::string_view each : {"state_dict", "model", "model_state_dict"}) {
+            for (const std::string_view each : inner_keys) {
                 const impl::PickleValue* const value = records_->value_of(root, each);
-                if (value == nullptr || value->kind != PickleKind::dictionary || records_->items(*value).empty())
-                    continue;
+                if (value == nullptr || value->kind != PickleKind::dictionary || !may_have_tensors(*value)) continue;
                 require<DataError>(
                     inner == nullptr, path_, " has dictionaries under both ", key, " and ", each,
                     ", and which of them is meant is not known; in Python, torch.save(torch.load(path)[\"", each,
@@ -128,6 +131,21 @@ private:
         return root;
     }
 
+    /// Whether there are tensors in a dictionary, objects in place of them, or dictionaries that are looked into; not
+    /// in one of settings.
+    [[nodiscard]] bool may_have_tensors(const impl::PickleValue& dictionary) const {
+        using impl::PickleKind;
+        const std::span<const impl::PickleValue> all = records_->items(dictionary);
+        for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
+            if (all[i].kind != PickleKind::text) continue;
+            const PickleKind kind = all[i + 1].kind;
+            if (kind == PickleKind::tensor || kind == PickleKind::object) return true;
+            if (kind == PickleKind::dictionary && std::ranges::count(inner_keys, records_->text_of(all[i])) != 0)
+                return true;
+        }
+        return false;
+    }
+
     /// A value that is no tensor, where tensors are looked for.
     [[nodiscard]] std::string described(const impl::PickleValue& key, const impl::PickleValue& value) const {
         const bool empty = value.kind == impl::PickleKind::dictionary && records_->items(value).empty();
@@ -137,8 +155,12 @@ private:
     /// The first key of a dictionary in this one that has tensors.
     [[nodiscard]] std::string key_of_tensors(std::span<const impl::PickleValue> all) const {
         using impl::PickleKind;
+        // One dictionary may have many keys.
+        std::vector<bool> seen(records_->tables().lists.size());
         for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
             if (all[i].kind != PickleKind::text || all[i + 1].kind != PickleKind::dictionary) continue;
+            if (seen[all[i + 1].index()]) continue;
+            seen[all[i + 1].index()] = true;
             const std::span<const impl::PickleValue> inner = records_->items(all[i + 1]);
             for (std::size_t j = 0; j + 1 < inner.size(); j += 2) {
                 if (inner[j].kind == PickleKind::text && inner[j + 1].kind == PickleKind::tensor)
@@ -205,8 +227,9 @@ private:
 
     /// Checks the tensor against its storage, and that against the file.
     [[nodiscard, gnu::cold]] impl::StridedView view_of(std::string_view name, const impl::PickleTensor& tensor) const {
-        const impl::PickleStorage& storage = records_->tables().storages[tensor.storage];
         const std::string what = text(path_, ": ", impl::shown(name));
+        require<DataError>(tensor.storage != impl::PickleTensor::no_storage, what, " is a tensor without a storage");
+        const impl::PickleStorage& storage = records_->tables().storages[tensor.storage];
         const impl::StoragePlace& place = records_->place(tensor.storage);
         const std::uint64_t stored = impl::torch_types[storage.type].bytes;
         require<DataError>(!tensor.negated, what,

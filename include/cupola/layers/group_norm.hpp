@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
@@ -24,8 +25,9 @@ namespace impl {
 [[nodiscard]] constexpr GraphOperators group_norm_operators(const Shape& input, std::int64_t groups, double epsilon,
                                                             bool affine) {
     const std::int64_t channels = input.channels();
-    const bool channels_last = input.rank == 2;
+    const bool channels_last = input.rank == 2 || input.rank == 4;
     GraphOperators all;
+    if (input.rank == 4) all.add(GraphOperator("Reshape").previous().constant(0, -1, channels));
     if (channels_last) all.add(graph_sequence_transposed());
     all.add(GraphOperator("Reshape").previous().constant(0, groups, -1));
     all.add(GraphOperator("ReduceMean").integers("axes", 2).integer("keepdims", 1));
@@ -38,23 +40,23 @@ namespace impl {
     all.add(GraphOperator("Div").result(centred).previous());
     const GraphOperator back = GraphOperator("Reshape").previous();
     all.add(input.rank == 1   ? GraphOperator(back).constant(0, channels)
-            : input.rank == 2 ? GraphOperator(back).constant(0, channels, input[0])
-                              : GraphOperator(back).constant(0, channels, input.height(), input.width()));
+            : input.rank == 3 ? GraphOperator(back).constant(0, channels, input.height(), input.width())
+                              : GraphOperator(back).constant(0, channels, input.size() / channels));
+    if (channels_last) all.add(graph_sequence_transposed());
+    if (input.rank == 4) all.add(GraphOperator(back).constant(0, input[0], input[1], input[2], channels));
     if (affine) {
         for (const bool factor : {true, false}) {
-            const GraphOperator parameter = GraphOperator("Unsqueeze").parameter(factor ? "weight" : "bias");
+            const std::string_view parameter = factor ? "weight" : "bias";
             const GraphOperator join(factor ? "Mul" : "Add");
             const std::size_t value = all.size() - 1;
-            if (input.rank == 1) {
-                all.add(GraphOperator(join).previous().parameter(factor ? "weight" : "bias"));
-            } else {
-                all.add(input.rank == 2 ? GraphOperator(parameter).constant(1)
-                                        : GraphOperator(parameter).constant(1, 2));
+            if (input.rank == 3) {
+                all.add(GraphOperator("Unsqueeze").parameter(parameter).constant(1, 2));
                 all.add(GraphOperator(join).result(value).previous());
+            } else {
+                all.add(GraphOperator(join).previous().parameter(parameter));
             }
         }
     }
-    if (channels_last) all.add(graph_sequence_transposed());
     return all;
 }
 

@@ -86,12 +86,21 @@ struct Product {
         return a == b || repeats(a, b) || repeats(b, a);
     }
     [[nodiscard]] static constexpr Shape joined(const Shape& a, const Shape& b) { return a.size() < b.size() ? b : a; }
-    /// A gate without height and width, of an image, gets those of one pixel.
+    /// A value of one position gets as many extents as the other one, in the order that the graph has them in.
     static constexpr GraphOperators onnx(const Shape& input, const Shape& second) {
         if (input.rank == second.rank) return GraphOperator("Mul").input().second_input();
-        if (input.rank == 3)
-            return {GraphOperator("Unsqueeze").second_input().constant(2, 3), GraphOperator("Mul").input().previous()};
-        return {GraphOperator("Unsqueeze").input().constant(2, 3), GraphOperator("Mul").previous().second_input()};
+        const bool first_repeats = input.size() < second.size();
+        const Shape& whole = first_repeats ? second : input;
+        GraphOperator reshape("Reshape"), product("Mul");
+        first_repeats ? reshape.input() : reshape.second_input();
+        switch (whole.rank) {
+            case 1: reshape.constant(0, whole.channels()); break;
+            case 2: reshape.constant(0, 1, whole.channels()); break;
+            case 3: reshape.constant(0, whole.channels(), 1, 1); break;
+            default: reshape.constant(0, 1, 1, 1, whole.channels()); break;
+        }
+        first_repeats ? product.second_input() : product.input();
+        return {reshape, product.previous()};
     }
 
     template <class BuildContext>

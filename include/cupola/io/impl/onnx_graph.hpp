@@ -145,6 +145,7 @@ private:
         if (!layer.column.empty()) return add_input(layer.column, layer.output, layer.column_type);
         Value value = values_[layer.reads];
         if (passes_on(layer)) return value;
+        if (value.ids && layer.is_view()) return reshaped_ids(value, layer.output);
         Value second = layer.also_reads == no_value ? Value{} : values_[layer.also_reads];
         const FeatureOrder order = order_for(i, value, second);
         value = in_order(value, order);
@@ -162,9 +163,16 @@ private:
         value.order = flattens ? order_of(value.shape.height() * value.shape.width(), value.shape.channels())
                       : keeps  ? order
                                : FeatureOrder{};
-        value.ids = value.ids && layer.is_view();
+        value.ids = false;
         value.shape = layer.output;
         return value;
+    }
+
+    /// Ids have no channels that the graph would put first.
+    [[nodiscard]] Value reshaped_ids(const Value& ids, const Shape& to) {
+        GraphNumbers extents = graph_numbers(0);
+        for (std::size_t e = 0; e < to.rank; ++e) extents.list.add(static_cast<double>(to[e]));
+        return {add(ids.name, GraphOperator("Reshape").input().constant(extents)), to, {}, true};
     }
 
     /// The parameters with which a layer computes.

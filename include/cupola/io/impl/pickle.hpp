@@ -72,7 +72,8 @@ private:
         push(Kind::storage, static_cast<std::int64_t>(tables_.storages.size() - 1));
     }
 
-    [[gnu::cold]] void push_tensor(std::span<const PickleValue> arguments, PickleGlobal function) {
+    [[nodiscard, gnu::cold]] PickleTensor tensor_of(std::span<const PickleValue> arguments,
+                                                    PickleGlobal function = PickleGlobal::rebuild_tensor) const {
         const auto is_list = [](const PickleValue& value) {
             return value.kind == Kind::tuple || value.kind == Kind::list;
         };
@@ -95,14 +96,32 @@ private:
             }
         }
         if (tensor.type == 0) fail("a tensor of an untyped storage has no element type");
+        return tensor;
+    }
+    void push_tensor(const PickleTensor& tensor) {
         tables_.tensors.push_back(tensor);
         push(Kind::tensor, static_cast<std::int64_t>(tables_.tensors.size() - 1));
+    }
+    /// The attributes of an OrderedDict are those of PyTorch's modules, such as their versions.
+    [[gnu::cold]] void set_attributes(const PickleValue& attributes) {
+        const PickleValue to = top();
+        if (to.kind == Kind::tensor && attributes.kind == Kind::tuple &&
+            tables_.tensors[to.index()].storage == PickleTensor::no_storage) {
+            tables_.tensors[to.index()] = tensor_of(items(attributes));
+        } else if (to.kind != Kind::dictionary && to.kind != Kind::object) {
+            fail("attributes are set of ", kind_name(to.kind));
+        }
+    }
+
+    [[nodiscard]] static bool is_tensor_class(const PickleValue& value) {
+        return value.kind == Kind::global && value.global == PickleGlobal::tensor;
     }
 
     /// Calls one of the known functions.
     [[gnu::cold]] void reduce() {
         const PickleValue arguments = pop(), function = pop();
         if (function.kind == Kind::object) return push(function);
+        if (is_tensor_class(function)) return push_tensor({});
         if (function.kind != Kind::global || arguments.kind != Kind::tuple)
             fail("a call of ", kind_name(function.kind), " with ", kind_name(arguments.kind));
         const std::span<const PickleValue> values = items(arguments);
@@ -126,7 +145,7 @@ private:
             }
             case PickleGlobal::rebuild_tensor:
             case PickleGlobal::rebuild_tensor_v2:
-            case PickleGlobal::rebuild_tensor_v3: return push_tensor(values, function.global);
+            case PickleGlobal::rebuild_tensor_v3: return push_tensor(tensor_of(values, function.global));
             case PickleGlobal::rebuild_parameter:
                 if (values.empty() || (values[0].kind != Kind::tensor && values[0].kind != Kind::object))
                     fail("a parameter is made of no tensor");
@@ -137,7 +156,8 @@ private:
                 return push(values[0]);
             case PickleGlobal::device: return push(Kind::other);
             case PickleGlobal::storage:
-            case PickleGlobal::dtype: break;
+            case PickleGlobal::dtype:
+            case PickleGlobal::tensor: break;
         }
         fail("a call of a type");
     }
@@ -145,6 +165,10 @@ private:
     /// Makes an object of a class.
     void make_object(int arguments) {
         for (int i = 0; i < arguments; ++i) static_cast<void>(pop());
+        if (is_tensor_class(top())) {
+            static_cast<void>(pop());
+            return push_tensor({});
+        }
         if (top().kind != Kind::object) fail("an object is made of ", kind_name(top().kind));
     }
 
@@ -219,13 +243,9 @@ inline bool Pickle::step() {
         case 0x89: push(Kind::boolean, 0); break;
         case 'Q': push_storage(); break;
         case 'R': reduce(); break;
-        case 'b':  // BUILD: the attributes of an OrderedDict are those of PyTorch's modules, such as their versions
-            static_cast<void>(pop());
-            if (top().kind != Kind::dictionary && top().kind != Kind::object)
-                fail("attributes are set of ", kind_name(top().kind));
-            break;
-        case 0x81: make_object(1); break;  // NEWOBJ
-        case 0x92: make_object(2); break;  // NEWOBJ_EX
+        case 'b': set_attributes(pop()); break;  // BUILD
+        case 0x81: make_object(1); break;        // NEWOBJ
+        case 0x92: make_object(2); break;        // NEWOBJ_EX
         default: fail("the instruction ", code, " does not occur in files of tensors");
     }
     return true;

@@ -51,7 +51,9 @@ enum class PickleGlobal : std::uint8_t {
     size,
     device,
     storage,
-    dtype
+    dtype,
+    /// A class of tensors, of which the first versions of PyTorch wrote an object and then its attributes.
+    tensor
 };
 
 /// 16 bytes, since a pickle may make one of each of its bytes.
@@ -95,6 +97,13 @@ struct PickleValue {
         const auto type = static_cast<std::uint8_t>(i);
         if ((module == "torch" || module == "torch.storage") && torch_types[i].storage == name)
             return {.kind = PickleKind::global, .global = PickleGlobal::storage, .type = type};
+        constexpr std::string_view storage = "Storage", tensor = "Tensor";
+        const std::string_view stored = torch_types[i].storage;
+        const bool tensors =
+            i != 0 && stored.ends_with(storage) && name.ends_with(tensor) &&
+            stored.substr(0, stored.size() - storage.size()) == name.substr(0, name.size() - tensor.size());
+        if ((module == "torch" || module == "torch.cuda") && tensors)
+            return {.kind = PickleKind::global, .global = PickleGlobal::tensor, .type = type};
         if (module == "torch" && torch_types[i].dtype == name)
             return {.kind = PickleKind::global, .global = PickleGlobal::dtype, .type = type};
     }
@@ -110,9 +119,11 @@ struct PickleStorage {
     std::uint64_t count = 0, offset = 0;
 };
 
-/// A tensor as the pickle states it: its extents and strides are values of two lists or tuples.
+/// A tensor as the pickle states it: its extents and strides are values of two lists or tuples. The first versions of
+/// PyTorch state a tensor and then its storage, which it lacks until then.
 struct PickleTensor {
-    std::size_t storage = 0, extents = 0, strides = 0;
+    static constexpr auto no_storage = static_cast<std::size_t>(-1);
+    std::size_t storage = no_storage, extents = 0, strides = 0;
     std::uint64_t offset = 0;
     std::uint8_t type = 0;
     /// Whether its numbers are those of the storage with the other sign (Python's `tensor.is_neg()`).

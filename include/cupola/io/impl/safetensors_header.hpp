@@ -57,12 +57,14 @@ inline constexpr std::size_t max_safetensors = 14'000, max_safetensors_texts = 1
         std::string_view name;
         std::uint64_t bytes;
     };
-    static constexpr std::array<Type, 16> types{{{"BOOL", 1},
+    static constexpr std::array<Type, 19> types{{{"BOOL", 1},
                                                  {"U8", 1},
                                                  {"I8", 1},
                                                  {"F8_E5M2", 1},
                                                  {"F8_E4M3", 1},
                                                  {"F8_E8M0", 1},
+                                                 {"F8_E4M3FNUZ", 1},
+                                                 {"F8_E5M2FNUZ", 1},
                                                  {"I16", 2},
                                                  {"U16", 2},
                                                  {"F16", 2},
@@ -72,7 +74,8 @@ inline constexpr std::size_t max_safetensors = 14'000, max_safetensors_texts = 1
                                                  {"F32", 4},
                                                  {"I64", 8},
                                                  {"U64", 8},
-                                                 {"F64", 8}}};
+                                                 {"F64", 8},
+                                                 {"C64", 8}}};
     for (const Type& known : types) {
         if (known.name == type) return known.bytes;
     }
