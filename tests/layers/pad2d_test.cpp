@@ -34,6 +34,7 @@ static_assert(error_of<Crop2d<-1>>() == "has a negative number of rows or column
 static_assert(error_of<Pad2d<1>>({16}) == "expects height x width x channels");
 static_assert(error_of<Crop2d<1>>({16}) == "expects height x width x channels");
 static_assert(error_of<Pad2d<1 << 30>>() == "adds more than 2^29 rows or columns");
+static_assert(error_of<Pad2d<1>>({4294967300, 1, 1}) == "has an input of more than 2^29 rows or columns");
 static_assert(error_of<Pad2d<1 << 29>>() == "has an output of more than 2^29 rows or columns");
 static_assert(error_of<Crop2d<1>>({1 << 30, 4, 1}) == "has an input of more than 2^29 rows or columns");
 constexpr std::string_view nothing_left =

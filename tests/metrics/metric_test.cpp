@@ -270,6 +270,15 @@ struct Both {
     void report(MetricResults&) const {}
 };
 
+struct SumOfInputs {
+    double sum = 0;
+    void begin(const MetricTask&) { sum = 0; }
+    void add(const MetricBatch& batch) {
+        for (const float value : batch.target<float>()) sum += static_cast<double>(value);
+    }
+    void report(MetricResults& results) const { results.add("sum", sum, Better::larger); }
+};
+
 struct Wrong {
     static constexpr bool reads_all_outputs = true;
     std::string_view output, column;
@@ -313,6 +322,10 @@ TEST_CASE("a metric of a network with several outputs is of one of them, by its 
         CHECK(both.seen[14] == "kind15");
         CHECK(both.seen[15] == "box10");
 
+        const EvaluationBatches constant(data, IdentityTransform{}, 6);
+        CHECK(evaluate(training, constant).loss == evaluate(training, test).loss);
+        CHECK(evaluate(training, test, metrics::At<"box", SumOfInputs, "input">{}).metric("box/sum") ==
+              doctest::Approx(std::accumulate(points.values.begin(), points.values.end(), 0.0)).epsilon(1e-5));
         CHECK(message_of<InvalidArgument>([&] {
                   evaluate(training, test, Wrong{"size", "box"});
               }) == "a metric reads the output size, which the network does not have");
@@ -369,6 +382,12 @@ TEST_CASE("metrics are compared with the network and its losses when they are co
         "a metric of the output box reads the column box, but the network and its losses read: input, kind, size: the "
         "third argument of metrics::At is the column");
     CHECK(diagnostic_of<metrics::At<"kind", Accuracy>, Heads, HeadLoss>().empty());
+    struct OneHead : Sequential<Input<4>, Linear<2>, Output<"box">> {};
+    using OneLoss = Losses<At<"box", MeanSquaredError>>;
+    CHECK(
+        diagnostic_of<MeanAbsoluteError, OneHead, OneLoss>() ==
+        "MeanAbsoluteError reads the column target, which the losses do not read: use metrics::At with the name of the output");
+    CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, OneHead, OneLoss>().empty());
     CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, Heads, HeadLoss>().empty());
     CHECK(contains(diagnostic_of<MeanAbsoluteError, Three, CrossEntropy<3>>(), "the loss reads int32 1"));
     CHECK(diagnostic_of<MeanAbsoluteError, Three, Weighted<2, MeanSquaredError>>().empty());

@@ -250,6 +250,18 @@ TEST_CASE("the centre crop is standardized and not random") {
     CHECK(raw[0] == static_cast<float>(set.sample(0)[(4 * 32 + 4) * 3]));
 }
 
+TEST_CASE("a brightness and a contrast that cannot be drawn are rejected") {
+    const auto refusal = [](const TutorialAugmentation& augmentation) {
+        return message_of<InvalidArgument>([&] { static_cast<void>(augmentation.output({32, 32, 3})); });
+    };
+    const std::string range = "the contrast must be from at least 0 to a finite number that is not below it, not from ";
+    CHECK(refusal({.max_brightness = -1}) == "max_brightness must be finite and at least 0, not -1");
+    CHECK(refusal({.min_contrast = -1}) == range + "-1 to 1.8");
+    CHECK(refusal({.min_contrast = 1.8, .max_contrast = 0.2}) == range + "1.8 to 0.2");
+    CHECK(refusal({.max_contrast = std::numeric_limits<double>::quiet_NaN()}) == range + "0.2 to nan");
+    CHECK(refusal({.min_contrast = std::numeric_limits<double>::quiet_NaN()}) == range + "nan to 1.8");
+}
+
 TEST_CASE("a crop that does not fit is rejected with both extents") {
     TutorialAugmentation large;
     large.width = 33;

@@ -85,6 +85,11 @@ TEST_CASE("a layer without a name is matched by its number, and a norm is frozen
     CHECK(FrozenMiddle::layers[5].uses_running_statistics);
     CHECK_FALSE(FrozenMiddleOfBatch::layers[5].uses_running_statistics);
     CHECK_FALSE(FrozenBiases::layers[5].uses_running_statistics);
+    // A Frozen around another one changes only norms that it freezes itself, unless it names a FrozenNorms.
+    struct Around : Frozen<FrozenMiddleOfBatch, "conv1.*"> {};
+    CHECK_FALSE(Around::layers[5].uses_running_statistics);
+    struct Named : Frozen<FrozenMiddleOfBatch, FrozenNorms::running_statistics, "conv1.*"> {};
+    CHECK(Named::layers[5].uses_running_statistics);
 }
 
 TYPED_TEST_CASE("the gradients of what is trained, and of the input, are correct", D, Devices) {

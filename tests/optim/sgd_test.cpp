@@ -5,6 +5,7 @@
 
 #include "golden/golden.hpp"
 #include "stepping.hpp"
+#include "throws_with.hpp"
 
 static_assert(Optimizer<Sgd, Host>);
 static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasFormula<Schedule> && HasFormula<Sgd> &&
@@ -47,4 +48,10 @@ TEST_CASE("a segment's l2 is added to its gradient alone") {
     CHECK(w[1] == doctest::Approx(0.95));
     CHECK(w[2] == 1.0F);
     CHECK(w[3] == 1.0F);
+}
+
+TEST_CASE("Nesterov's rule without a momentum is refused") {
+    CHECK(message_of<InvalidArgument>([] { Sgd{.learning_rate = 0.1, .nesterov = true}.check(); }) ==
+          "sgd's nesterov needs a momentum above 0");
+    Sgd{.learning_rate = 0.1, .momentum = 0.5, .nesterov = true}.check();
 }

@@ -4,6 +4,7 @@
 #include "../test.hpp"
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/generator.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/state_transfer.hpp>
 
@@ -266,6 +267,13 @@ TEST_CASE("a validation that is not for the training is rejected before the run 
         "a forward pass takes 1 to 12 samples, the larger of batch_size and evaluation_batch_size in the options, not 13");
     CHECK(refusal({.epochs = 1, .validation = runs.validation, .weights = Weights::averages}) ==
           "this training keeps no moving averages to run the network with; set moving_average in its options");
+    const auto zeros = [](std::int64_t, const RandomStream&, const BatchSpan& sample) {
+        std::fill_n(sample.inputs(), 2, 0.0F);
+        *sample.data<std::int32_t>("target") = 0;
+    };
+    const Columns columns{{"input", ElementType::float32, {2}}, {"target", ElementType::int32, {1}}};
+    const FirstBatches large(Generator(columns, zeros, {.batch_size = 13}), 2);
+    CHECK(contains(refusal({.epochs = 1, .validation = large}), "a forward pass takes 1 to 12 samples, "));
     CHECK(told.calls.empty());
     CHECK(runs.training.step() == 0);
 }
@@ -293,6 +301,11 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
     CHECK(refusal({}) == "a run has .steps or .epochs, and neither is given");
     CHECK(refusal({.steps = 1, .epochs = 1}) == "a run has .steps or .epochs, not both");
     CHECK(refusal({.steps = -1}) == "a run must have 0 or more steps, not -1");
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    Runs later;
+    fit(later.training, later.batches, {.steps = 1});
+    CHECK(message_of<InvalidArgument>([&] { fit(later.training, later.batches, {.steps = most}); }) ==
+          text(most, " steps from step 1 on are too many to count"));
     CHECK(refusal({.epochs = -2}) == "a run must have 0 or more epochs, not -2");
     CHECK(refusal({.epochs = 200'000'000'000'000'000}) ==
           "200000000000000000 epochs of 64 samples are too many to count");

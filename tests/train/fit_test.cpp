@@ -154,3 +154,25 @@ TEST_CASE("progress is overwritten in place on a terminal and not printed elsewh
     CHECK(written(hidden).empty());
     std::fclose(hidden);
 }
+
+TEST_CASE("every callback hears of the end of a run, although one of them throws then") {
+    struct Ends {
+        std::vector<int>* ended;
+        int number;
+        bool throws;
+        void on_end(Run&) {
+            ended->push_back(number);
+            require<DataError>(!throws, "report ", number, " cannot be written");
+        }
+    };
+    std::vector<int> ended;
+    const Points points;
+    const InMemory data(Two::input_shape, points.values, points.labels, 2);
+    InMemoryBatches batches(data, {.batch_size = 16, .seed = 1});
+    Training training({.batch_size = 16});
+    CHECK(message_of<DataError>([&] {
+              fit(training, batches, {.steps = 2}, Ends{&ended, 1, false}, Ends{&ended, 2, true}, Ends{&ended, 3, true},
+                  Ends{&ended, 4, false});
+          }) == "report 2 cannot be written");
+    CHECK(ended == std::vector<int>{1, 2, 3, 4});
+}

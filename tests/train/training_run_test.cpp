@@ -107,6 +107,27 @@ TEST_CASE("a run without a folder logs, prints the accuracy, and writes no file"
     CHECK_FALSE(contains(said, "moving averages"));
 }
 
+TEST_CASE("test data that the training cannot evaluate is an error before the first step") {
+    Fixture f;
+    Training training(f.training);
+    InMemoryBatches batches(data(), {.batch_size = 4, .seed = 1});
+    const auto refusal = [&](const auto& test) {
+        TrainingRunOptions options{.max_steps = 25};
+        options.log.file = f.output.get();
+        TrainingRun run(std::move(options));
+        return message_of<InvalidArgument>([&] { run.train(training, batches, test); });
+    };
+    CHECK(
+        contains(refusal(EvaluationBatches(data(), IdentityTransform{}, 5)), "a forward pass takes 1 to 4 samples, "));
+    const InMemory others(Net::input_shape, points, {2}, points);
+    CHECK(contains(refusal(EvaluationBatches(others, IdentityTransform{}, 4)),
+                   "the batches have a column target of float32 2"));
+    const InMemory more(Net::input_shape, points, labels, 3);
+    CHECK(contains(refusal(EvaluationBatches(more, IdentityTransform{}, 4)), "3 classes"));
+    CHECK(training.step() == 0);
+    CHECK_FALSE(contains(f.said(), "examples/sec"));
+}
+
 TEST_CASE("with moving averages their accuracy is printed too") {
     Fixture f;
     f.training.moving_average.decay = 0.5;

@@ -37,7 +37,7 @@ public:
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
     /// Allows batches to be requested from this many threads.
-    void provide_slots(int threads) {
+    void provide_slots(int threads) const {
         while (slot_count() < threads) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
     /// The number of batches, including the smaller one.
@@ -74,7 +74,7 @@ private:
     Transform transform_;
     std::int64_t batch_size_;
     Columns columns_;
-    std::vector<impl::BatchBuffer> buffers_;
+    mutable std::vector<impl::BatchBuffer> buffers_;
 };
 
 }}  // namespace cupola::CUPOLA_ABI

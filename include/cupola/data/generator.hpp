@@ -155,7 +155,7 @@ public:
     [[nodiscard]] Columns columns() const { return source_.columns(); }
     [[nodiscard]] int slot_count() const { return static_cast<int>(buffers_.size()); }
     /// Allows batches to be requested from this many threads.
-    void provide_slots(int threads) {
+    void provide_slots(int threads) const {
         while (slot_count() < threads) buffers_.emplace_back(source_.batch_size(), source_.columns());
     }
 
@@ -174,7 +174,7 @@ public:
 private:
     Source source_;
     std::int64_t count_;
-    std::vector<impl::BatchBuffer> buffers_;
+    mutable std::vector<impl::BatchBuffer> buffers_;
 };
 
 }}  // namespace cupola::CUPOLA_ABI

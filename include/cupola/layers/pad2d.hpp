@@ -35,6 +35,8 @@ struct Pad2d {
         if (sides.least() < 0) return ShapeError{"has a negative number of rows or columns: Crop2d removes them"};
         if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (sides.too_large()) return ShapeError{"adds more than 2^29 rows or columns"};
+        if (!are_window_extents({input.height(), input.width()}))
+            return ShapeError{"has an input of more than 2^29 rows or columns"};
         const ResamplingShape s = shape(input);
         if (!are_window_extents({s.height.output, s.width.output}))
             return ShapeError{"has an output of more than 2^29 rows or columns"};

@@ -16,6 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
+#include <cupola/core/finite.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/augmentation.hpp>
 
@@ -37,8 +38,16 @@ struct TutorialAugmentation {
             contrast ? text(", contrast ", exact_text(min_contrast), " to ", exact_text(max_contrast)) : std::string(),
             standardize ? "" : ", not standardized");
     }
-    /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit.
-    [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
+    /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit, and for a
+    /// brightness or a contrast that is negative, not finite or in the wrong order.
+    [[nodiscard]] Shape output(const Shape& input) const {
+        require(impl::is_finite(max_brightness) && max_brightness >= 0,
+                "max_brightness must be finite and at least 0, not ", max_brightness);
+        require(impl::is_finite(max_contrast) && min_contrast >= 0 && min_contrast <= max_contrast,
+                "the contrast must be from at least 0 to a finite number that is not below it, not from ", min_contrast,
+                " to ", max_contrast);
+        return cropped_shape(input, height, width);
+    }
 
     /// Writes one sample. `random` belongs to this image in this epoch only.
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,

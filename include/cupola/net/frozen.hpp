@@ -137,7 +137,8 @@ template <std::size_t layer_count>
         LayerInfo& layer = result.layers[i];
         for (std::size_t p = 0; p < layer.parameters.count; ++p)
             result.trained_count += layer.frozen[p] ? 0 : layer.parameters.list[p].shape.size();
-        if (layer.kind != LayerKind::batch_norm) continue;
+        // What a Frozen inside this one says of a norm holds, unless this one names a FrozenNorms too.
+        if (layer.kind != LayerKind::batch_norm || (is_frozen(layers, i) && !named_norms)) continue;
         layer.uses_running_statistics = is_frozen(result.layers, i) && norms == FrozenNorms::running_statistics;
     }
     if (result.trained_elements == 0 && result.diagnostic.empty()) {

@@ -69,6 +69,7 @@ struct Sgd {
     }
     void check() const {
         impl::require_fraction("sgd's momentum", momentum);
+        require(!nesterov || momentum > 0, "sgd's nesterov needs a momentum above 0");
         impl::require_not_negative("sgd's weight decay", weight_decay);
     }
 

@@ -206,6 +206,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         require_batches(batches, required_columns());
         if constexpr (requires { batches.size_of(count); }) {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
+        } else if constexpr (requires { batches.batch_size() + count; }) {
+            if (count > 0) parts_.evaluator_.require_size(batches.batch_size());
         }
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in

@@ -156,7 +156,12 @@ private:
                 " needs test data or a validation: the best checkpoint is the one with the best result on them");
         describe(training);
         if (has_folder()) impl::describe_batches(batches, info_);
-        if constexpr (tests) impl::require_same_classes(batches, test);
+        if constexpr (tests) {
+            impl::require_same_classes(batches, test);
+            static_cast<void>(impl::check_classes(training, test));
+            if constexpr (requires { training.require_evaluable(test, test.count(), Weights::trained); })
+                training.require_evaluable(test, test.count(), Weights::trained);
+        }
         RunPolicy& policy = policy_of(training);
         policy.restart();
         policy.require_same(-1, [&] { return settings_of_run(options.epochs, options.steps, tests); });

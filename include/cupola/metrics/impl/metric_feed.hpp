@@ -29,6 +29,9 @@ protected:
     MetricFeed();
     ~MetricFeed() override;
 
+    /// Whether a metric reads the input although no loss does.
+    bool needs_input_ = false;
+
 private:
     struct Memory {
         std::vector<MetricOutput> list;

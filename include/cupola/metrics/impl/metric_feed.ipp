@@ -15,7 +15,7 @@ CUPOLA_DECL void MetricFeed::begin(std::span<const LayerInfo> layers, std::span<
 }
 
 CUPOLA_DECL void MetricFeed::start(int devices, bool with_input) {
-    with_input_ = with_input;
+    with_input_ = with_input || needs_input_;
     memory_ = std::vector<Memory>(static_cast<std::size_t>(devices));
     next_ = 0;
     failed_ = false;

@@ -84,22 +84,17 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (message.empty()) message = AgreementKind<Averaging, D>::template diagnostic_of<Optimizer, Kernels>();
         if (message.empty()) message = statistics_diagnostic<Statistics>();
         if (message.empty()) message = queue_diagnostic<D>();
-        if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {
-            if (message.empty() && Net::buffer_elements > 0) {
-                message << short_type_name<Statistics>()
-                        << " synchronizes the replicas inside a pass, which is not possible on " << D::name
-                        << ", where passes are queued: use FirstReplica, LastReplica, AllReplicas or Pooled";
-            }
-        }
         if constexpr (requires { requires bool(Statistics::synchronized); }) {
             if (message.empty()) message = synchronized_again(Net::layers, short_type_name<Statistics>());
-        }
-        if constexpr (requires { requires(AgreementKind<Averaging, D>::asynchronous && Statistics::synchronized); }) {
-            if (message.empty() && Net::buffer_elements > 0) {
-                message << short_type_name<Statistics>() << " synchronizes the replicas inside a pass, and with "
-                        << Averaging::name
-                        << " no replica waits for another: use FirstReplica, LastReplica, AllReplicas or Pooled";
-            }
+            const auto refuse = [&](std::string_view before, std::string_view name, std::string_view after) {
+                if (!message.empty() || Net::buffer_elements == 0) return;
+                message << short_type_name<Statistics>() << " synchronizes the replicas inside a pass, " << before
+                        << name << after << ": use FirstReplica, LastReplica, AllReplicas or Pooled";
+            };
+            if constexpr (requires { requires(D::max_steps_in_flight > 1); })
+                refuse("which is not possible on ", D::name, ", where passes are queued");
+            if constexpr (requires { requires bool(AgreementKind<Averaging, D>::asynchronous); })
+                refuse("and with ", Averaging::name, " no replica waits for another");
         }
         if constexpr (may_be_cut<Net>) {
             if constexpr (!requires { sizeof(CutChecks<D>); }) {

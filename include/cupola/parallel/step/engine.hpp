@@ -37,7 +37,7 @@ class StepEngine {
     using Passes = ReplicaPasses<D, T>;
 
 public:
-    [[gnu::cold]] ~StepEngine();
+    [[gnu::cold]] ~StepEngine() = default;
     using BatchSource = typename Passes::BatchSource;
     /// Called between the average and the update, on the first device's thread; calls show() of the engine. The engine
     /// does not call it itself, so that only programs that inspect a step compile it.
@@ -190,9 +190,6 @@ private:
     Probe probe_{};
     std::exception_ptr error_of_probe_;
 };
-
-template <class D, class T>
-StepEngine<D, T>::~StepEngine() = default;
 
 template <class D, class T>
 void StepEngine<D, T>::queue(BatchSource batches, Probe probe) {

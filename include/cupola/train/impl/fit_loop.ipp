@@ -34,15 +34,14 @@ public:
             if (each.on_begin != nullptr)
                 policy().in_all({begins, step()}, [&] { each.on_begin(each.callback, run_); });
         }
+        std::exception_ptr error;
         try {
             make_steps();
         } catch (...) {
-            const std::exception_ptr error = thrown_ != nullptr ? thrown_ : std::current_exception();
+            error = thrown_ != nullptr ? thrown_ : std::current_exception();
             policy().leave({ends, step()}, error);
-            end_quietly();
-            std::rethrow_exception(error);
         }
-        for (const CallbackHooks& each : callbacks_) end(each);
+        end_all(error);
         const std::int64_t made = step();
         if (best_ != nullptr && !recorder_.is_postponed()) task_.restore_best->restore(training_.training, best_.get());
         return recorder_.finish(made);
@@ -200,15 +199,17 @@ private:
         if (callback.on_end == nullptr) return;
         policy().in_all({ends, step()}, [&] { callback.on_end(callback.callback, run_); });
     }
-    /// Calls on_end after an error. That error is thrown; a later one of a callback's on_end (a full disk) is not.
-    void end_quietly() {
+    /// Calls on_end of every callback, also after an error: one may write the last checkpoint. Throws the first error.
+    void end_all(std::exception_ptr error) {
         for (const CallbackHooks& each : callbacks_) {
-            policy().restart();
+            if (error) policy().restart();
             try {
                 end(each);
             } catch (...) {
+                if (!error) error = std::current_exception();
             }
         }
+        if (error) std::rethrow_exception(error);
     }
 
     const FitTask& task_;

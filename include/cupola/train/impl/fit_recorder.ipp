@@ -67,6 +67,8 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
                 " samples are too many to count");
         last = *plan.epochs == 0 ? first_step : epochs.steps_of(first_epoch_ + *plan.epochs);
     } else {
+        require(*plan.steps <= std::numeric_limits<std::int64_t>::max() - first_step, *plan.steps, " steps from step ",
+                first_step, " on are too many to count");
         last = first_step + *plan.steps;
     }
     run_ = {.first_step = first_step, .last_step = last, .started = monotonic_seconds()};
