@@ -5,16 +5,15 @@
 # the flags of the folder that calls this function and the OPTIONS; files that link to it have the same, since the flags are part of the
 # names of Cupola's functions. cupola::compiled is one without options. In the checkout and in an installed package. Where there is
 # cupola::mpi, NAME_mpi has the definitions of cupola/mpi.hpp, and whatever links to NAME links to it.
-set(CUPOLA_COMPILED_SOURCES ${CMAKE_CURRENT_LIST_DIR}/compiled)
 
 function(cupola_add_compiled name)
     cmake_parse_arguments(PARSE_ARGV 1 given "" "" "OPTIONS")
     if(given_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "cupola_add_compiled(${name} ...) takes OPTIONS and nothing else, not ${given_UNPARSED_ARGUMENTS}")
     endif()
-    # The parts of src.hpp, side by side.
-    add_library(${name} STATIC EXCLUDE_FROM_ALL ${CUPOLA_COMPILED_SOURCES}/functions.cpp ${CUPOLA_COMPILED_SOURCES}/float.cpp
-        ${CUPOLA_COMPILED_SOURCES}/bfloat16.cpp)
+    # The parts of src.hpp, side by side. A variable of this file would not be set in every folder that calls the function.
+    set(sources ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled)
+    add_library(${name} STATIC EXCLUDE_FROM_ALL ${sources}/functions.cpp ${sources}/float.cpp ${sources}/bfloat16.cpp)
     # Optimised even in a build without a type, because the library contains the kernels.
     target_compile_options(${name} PRIVATE $<$<CONFIG:>:-O2> ${given_OPTIONS})
     target_compile_definitions(${name} PUBLIC CUPOLA_SEPARATE_COMPILATION)
@@ -29,7 +28,7 @@ function(cupola_add_compiled_mpi name)
         return()
     endif()
     # A library of its own, from which the linker takes nothing for a program without cupola::mpi; such a program does not load MPI.
-    add_library(${name}_mpi STATIC EXCLUDE_FROM_ALL ${CUPOLA_COMPILED_SOURCES}/mpi.cpp)
+    add_library(${name}_mpi STATIC EXCLUDE_FROM_ALL ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled/mpi.cpp)
     target_compile_options(${name}_mpi PRIVATE $<$<CONFIG:>:-O2> ${ARGN})
     target_include_directories(${name}_mpi SYSTEM PRIVATE $<TARGET_PROPERTY:cupola::libmpi,INTERFACE_INCLUDE_DIRECTORIES>)
     target_link_libraries(${name}_mpi PRIVATE ${name} INTERFACE -Wl,--push-state,--as-needed cupola::libmpi -Wl,--pop-state)

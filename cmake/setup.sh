@@ -92,7 +92,20 @@ cupola_build() {
     local name=$1
     cupola_say "building $2 (log: ${cupola_log#"$PWD"/}/$name.log)"
     shift 2
-    cupola_logged "$name" "$@"
+    cupola_locked cupola_logged "$name" "$@"
+}
+
+# cupola_locked COMMAND...: one at a time in this checkout.
+cupola_locked() {
+    local lock status=0
+    exec {lock}>"$cupola_deps/lock"
+    if command -v flock >/dev/null && ! flock -n "$lock"; then
+        cupola_say "waiting for another build in this checkout"
+        flock "$lock"
+    fi
+    "$@" || status=$?
+    exec {lock}>&-
+    return "$status"
 }
 
 # Three tries with a pause between them, because networks fail sometimes.
@@ -353,7 +366,8 @@ cupola_setup() {
 
 # cupola_configure PRESET: configures once; later the build itself configures again after a change. A folder that was copied or
 # moved here from another checkout is created again.
-cupola_configure() {
+cupola_configure() { cupola_locked cupola_configure_folder "$1"; }
+cupola_configure_folder() {
     local folder=$cupola_root/build/$1
     if [ -f "$folder/CMakeCache.txt" ] &&
         ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$cupola_root" "$folder/CMakeCache.txt"; then

@@ -164,6 +164,11 @@ std::string unpacked(const std::string& archive, const std::string& folder, bool
 
 std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options) {
     DownloadOutput output(options);
+    // The folder of the files itself.
+    if (impl::cifar10_folder(data_dir) == data_dir) {
+        output.line(text(data_dir, " exists already: ", counted(read_cifar10(data_dir))));
+        return data_dir;
+    }
     const std::string folder = text(data_dir, '/', folder_name), whole = text(data_dir, '/', archive_name),
                       part = whole + ".part";
     std::error_code error;

@@ -82,7 +82,7 @@ inline std::shared_ptr<OrderLog> order_log_of(const TrainOptions& options) {
     if (options.order_log.empty() || options.order == "replay") return nullptr;
     auto log = std::make_shared<OrderLog>();
     // A run that continues also continues its log.
-    if (options.run.resume != Resume::no && std::filesystem::exists(options.order_log))
+    if (options.run.resume != Resume::no && impl::path_kind_of(options.order_log) != impl::PathKind::missing)
         *log = read_order_log(options.order_log);
     return log;
 }

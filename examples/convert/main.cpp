@@ -91,12 +91,17 @@ struct Model {
 
 constexpr ImageFit timm_fit{.shorter_side = 256, .height = 224, .width = 224, .filter = ResizeFilter::bicubic};
 
+/// Of torchvision's second weights, with which the networks are the same and the images larger before the crop.
+constexpr ImagePreprocessing torchvision_v2{.fit = {.shorter_side = 232}, .source = "torchvision IMAGENET1K_V2"};
+
 constexpr Model models[] = {
     {"resnet18", &convert<ResNet18<>>},
     {"resnet34", &convert<ResNet34<>>},
     {"resnet50", &convert<ResNet50<>>},
+    {"resnet50/v2", &convert<ResNet50<>>, {.preprocessing = torchvision_v2}},
     {"vgg16", &convert<VGG16<>>},
     {"mobilenet_v2", &convert<MobileNetV2<>>},
+    {"mobilenet_v2/v2", &convert<MobileNetV2<>>, {.preprocessing = torchvision_v2}},
     {"convnext_tiny", &convert<ConvNeXtTiny<>>},
     {"efficientnet_lite0", &convert<EfficientNetLite0<>>},
     {"timm/vgg16", &convert<VGG16<>>, {.names = &timm_vgg_names}},
@@ -137,8 +142,9 @@ int main(int argc, char** argv) {
         "read, or a .pth file of a state dict for PyTorch.",
         "convert"};
     app.add_option("--model", options.model,
-                   "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's,\n"
-                   "efficientnet_lite0 TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
+                   "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's of\n"
+                   "IMAGENET1K_V1, resnet50/v2 and mobilenet_v2/v2 those of IMAGENET1K_V2, efficientnet_lite0\n"
+                   " TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
                    "timm/tf_efficientnet_lite0 are timm's files; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
@@ -155,6 +161,8 @@ int main(int argc, char** argv) {
     app.add_option("--ignore", options.ignored, "Patterns of names in the file that the network does not have");
     app.add_flag("--nhwc", options.nhwc, "Images of the ONNX file are channels last");
     return run(app, argc, argv, [&] {
+        cupola::require(!options.nhwc || options.out.ends_with(".onnx"), "--nhwc is for an .onnx file, and --out is ",
+                        options.out);
         for (const Model& model : models) {
             if (model.name == options.model) model.convert(options, model.timm);
         }

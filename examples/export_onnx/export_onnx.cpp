@@ -56,7 +56,7 @@ TrainingState trained() {
 }
 
 int main(int argc, char** argv) try {
-    require(argc == 2 || argc == 3, "usage: export_onnx MODEL.onnx [CHECKPOINT]");
+    require((argc == 2 || argc == 3) && *argv[1] != '-', "usage: export_onnx MODEL.onnx [CHECKPOINT]");
     const std::string path = argv[1];
     const TrainingState state = argc == 3 ? read_checkpoint(argv[2], Net::layers).state : trained();
     write_onnx<Net>(path, state, {.metadata = {{"kinds", "nothing,square"}}});

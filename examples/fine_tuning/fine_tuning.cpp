@@ -63,7 +63,7 @@ double accuracy_after(T& training, std::int64_t steps, const Images& train, cons
 }
 
 int main(int argc, char** argv) try {
-    require(argc == 2, "usage: fine_tuning FILE");
+    require(argc == 2 && *argv[1] != '-', "usage: fine_tuning FILE");
     const Images many(1, 4000, false), unseen(2, 1000, false), few(3, 60, true), test(4, 1000, true);
     Training<Pretrained, 8> pretraining({.batch_size = 20, .seed = 1});
     std::printf("pretrained: accuracy = %.3f\n", accuracy_after<8>(pretraining, 600, many, unseen));

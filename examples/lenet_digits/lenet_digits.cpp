@@ -23,7 +23,7 @@ struct LeNet5 : Sequential<Input<28, 28, 1>,                          //
 static_assert(LeNet5::parameter_count == 61'706);
 
 int main(int argc, char** argv) try {
-    require(argc == 2, "usage: lenet_digits FOLDER");
+    require(argc == 2 && *argv[1] != '-', "usage: lenet_digits FOLDER");
     const ImageData digits = read_mnist(argv[1]);
     const auto [images, held_back] = split(digits.train, {.validation = 0.1, .seed = 1, .stratified = true});
     std::printf("%lld images for training, %lld for validation, %lld for the test\n",

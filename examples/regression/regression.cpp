@@ -53,7 +53,7 @@ void plot(const std::string& path, const Points& points, const std::vector<float
 }
 
 int main(int argc, char** argv) try {
-    require(argc == 2, "usage: regression FILE.svg");
+    require(argc == 2 && *argv[1] != '-', "usage: regression FILE.svg");
     const Points points(1, 400), others(2, 100);
     const InMemory data({1}, points.x, {1}, points.y), other({1}, others.x, {1}, others.y);
     InMemoryBatches batches(data, {.batch_size = 40, .seed = 1});

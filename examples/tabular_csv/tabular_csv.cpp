@@ -24,7 +24,7 @@ using namespace cupola;
 struct Flowers : Sequential<Input<4>, Linear<16>, ReLU, Linear<3>> {};
 
 int main(int argc, char** argv) try {
-    require(argc == 2 || argc == 3, "usage: tabular_csv FOLDER [FILE]");
+    require((argc == 2 || argc == 3) && *argv[1] != '-', "usage: tabular_csv FOLDER [FILE]");
     const Table flowers = read_csv(argc == 3 ? argv[2] : CUPOLA_IRIS_DATA, {.label = "species"});
     const auto [part, held_back] = split(flowers, {.validation = 0.2, .seed = 1, .stratified = true});
     std::printf("%lld flowers for training and %lld for validation, of %zu species by %zu columns\n",

@@ -22,7 +22,7 @@ trains --model tutorial --in first.pth --out nhwc.onnx --nhwc
 cmp -s first.onnx nhwc.onnx && fail "--nhwc changes nothing"
 trains --help
 for model in resnet18 resnet34 resnet50 vgg16 mobilenet_v2 convnext_tiny efficientnet_lite0 timm/vgg16 timm/mobilenetv2_100 timm/tf_efficientnet_lite0 tutorial \
-    resnet44; do
+    resnet44 resnet50/v2 mobilenet_v2/v2; do
     grep -q "$model" output || fail "--help does not name $model"
 done
 
@@ -35,6 +35,7 @@ refuses 'none.pth does not exist' --model tutorial --in none.pth --out x.onnx
 refuses 'alexnet not in {resnet18,' --model alexnet --in first.pth --out x.onnx
 refuses 'x.h5 does not end with .onnx, .safetensors, .pth or .pt' --model tutorial --in first.pth --out x.h5
 refuses '0 is not a whole number from 1 to' --model tutorial --classes 0 --in first.pth --out x.onnx
+refuses '--nhwc is for an .onnx file, and --out is x.pth' --model tutorial --in first.pth --out x.pth --nhwc
 refuses '--out is required' --model tutorial --in first.pth
-[ ! -e x.onnx ] || fail "an error leaves a file"
+[ ! -e x.onnx ] && [ ! -e x.pth ] || fail "an error leaves a file"
 echo "$checks runs"

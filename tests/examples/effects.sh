@@ -141,6 +141,9 @@ mkdir "$work/fetched"
 cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
 trains --download --data-dir "$work/fetched" "${base[@]:2}"
 grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 test images$" "$work/output" || fail "no message that the data are there"
+trains --download --data-dir "$work/fetched/cifar-10-batches-bin" "${base[@]:2}"
+grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 test images$" "$work/output" || fail "no message that these are the data"
+[ ! -e "$work/fetched/cifar-10-batches-bin/cifar-10-batches-bin" ] || fail "data are downloaded into the data"
 
 refuses '--download needs --data-dir, the folder for the images' --download
 

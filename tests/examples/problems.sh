@@ -54,6 +54,7 @@ case $problem in
         sed '1s/species/kind/' "$data" >"$work/kind.csv"
         stops "$work/kind.csv has no column \"species\"; its columns are \"sepal_length\"" "$work/kind" "$work/kind.csv"
         stops 'usage: tabular_csv FOLDER [FILE]'
+        stops 'usage: tabular_csv FOLDER [FILE]' --help
         arguments=("$work/full") ;;
     lenet_digits)
         python3 "$here/make_digits.py" "$work" 2500 500
