@@ -193,6 +193,28 @@ TEST_CASE("a policy that cannot average a part of the parameters refuses fragmen
         InvalidArgument);
 }
 
+TEST_CASE("a step that is not finite begins no sum of differences that its state has") {
+    const Case c;
+    Batches batches(c), with_nan(c);
+    with_nan.set_input(5, std::numeric_limits<float>::quiet_NaN());
+    Hub hub(1, true);
+    const Periodic<ThreadSum> averaging{.every = 2, .delay = 1, .averaging = {.hub = &hub, .number = 0}};
+    processes::Training<Periodic<ThreadSum>, AnyStatistics> training(
+        processes::options_of(c, averaging, AnyStatistics{}));
+    training.step(batches);
+    // Step 1, in which the differences are taken, with the batches of step 0.
+    CHECK_THROWS_AS(
+        training.step([&](std::int64_t, int replica, HostContext& context) { return with_nan(0, replica, context); }),
+        DivergedError);
+    const TrainingState state = training.state();
+    CHECK(state.step == 1);
+    for (const auto& values : {state.parameters, state.averages})
+        CHECK(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
+    training.restore(state);
+    for (int step = 0; step < 4; ++step) training.step(batches);
+    CHECK(training.step() == 5);
+}
+
 TEST_CASE("a gradient of one process that is not finite ends a step without an agreement on both") {
     const Case c;
     Batches with_nan(c);

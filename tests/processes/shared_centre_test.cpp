@@ -674,6 +674,17 @@ TEST_CASE("a state is restored in all processes, also while steps are in flight"
         append_state(found, training.state());
         CHECK(found == expected);
     }));
+    // The state that is restored is that of the training at once, also where the centre has moved and was not read.
+    check_nothing_thrown(in_two(downpour(Order::round_robin()), [&](auto& training, int) {
+        Bytes ignored, found, wanted;
+        training.queue(batches);
+        training.queue(batches);
+        read(training, ignored, 0);
+        training.restore(state);
+        append_state(found, training.state());
+        append_state(wanted, state);
+        CHECK(found == wanted);
+    }));
 }
 
 namespace {

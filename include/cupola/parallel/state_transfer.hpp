@@ -352,7 +352,7 @@ template <class Net, class Loss, class Options, class D, bool synchronized>
 template <class Transfer>
 TrainingState TrainingParts<Net, Loss, Options, D, synchronized>::state() {
     const std::int64_t next = engine_.step();
-    agreement_->complete_state();
+    agreement_->complete_state(next);
     return transfer<Transfer>().copy(next, engine_.statistics().values(), engine_.loss_scale(),
                                      agreement_->samples_since(next), agreement_->peers());
 }

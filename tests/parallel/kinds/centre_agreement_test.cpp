@@ -323,20 +323,24 @@ TEST_CASE("a replica without samples in a step does not move, and no force acts 
 }
 
 TEST_CASE("the centre's moving average moves at agreements, by the decay to the power of the period") {
-    Case run(Periodic<ConcatMean>{.every = 4}, 2, 0.0, 0.75);
-    std::vector<float> average = run.training.state().averages;
-    run.go(3);
-    CHECK(run.training.state().averages == average);
-    run.go(4);
-    const TrainingState state = run.training.state();
-    const double kept = std::pow(0.75, 4);
-    for (std::size_t j = 0; j < rules::coordinates; ++j) {
-        const double expected = kept * static_cast<double>(rules::Quadratic{}.start[j]) +
-                                (1 - kept) * static_cast<double>(state.parameters[j]);
-        // The average begins with the first parameters, before start() sets others.
-        const double first = static_cast<double>(average[j]);
-        CHECK(static_cast<double>(state.averages[j]) ==
-              doctest::Approx(expected + kept * (first - rules::Quadratic{}.start[j])).epsilon(1e-6));
+    for (const int delay : {0, 3}) {
+        CAPTURE(delay);
+        const int first_move = 4 + delay;
+        Case run(Periodic<ConcatMean>{.every = 4, .delay = delay}, 2, 0.0, 0.75);
+        std::vector<float> average = run.training.state().averages;
+        run.go(first_move - 1);
+        CHECK(run.training.state().averages == average);
+        run.go(first_move);
+        const TrainingState state = run.training.state();
+        const double kept = std::pow(0.75, first_move);
+        for (std::size_t j = 0; j < rules::coordinates; ++j) {
+            const double expected = kept * static_cast<double>(rules::Quadratic{}.start[j]) +
+                                    (1 - kept) * static_cast<double>(state.parameters[j]);
+            // The average begins with the first parameters, before start() sets others.
+            const double first = static_cast<double>(average[j]);
+            CHECK(static_cast<double>(state.averages[j]) ==
+                  doctest::Approx(expected + kept * (first - rules::Quadratic{}.start[j])).epsilon(1e-6));
+        }
     }
 }
 

@@ -80,8 +80,8 @@ public:
     /// The numbers of samples that the next agreement on a centre counts, by replica, before a step; empty where they
     /// have no influence. They are a part of the training's state. Asynchronous replicas count batches.
     [[nodiscard]] virtual std::span<const std::int64_t> samples_since(std::int64_t /*step*/) const { return {}; }
-    /// Before the state is copied: completes what is under way between steps. All processes call it.
-    virtual void complete_state() {}
+    /// Before the state is copied: completes what is under way before step `next`. All processes call it.
+    virtual void complete_state(std::int64_t /*next*/) {}
     virtual void set_samples_since(std::int64_t /*step*/, std::span<const std::int64_t>) {}
     /// Throws InvalidArgument unless set_samples_since() can take them.
     virtual void require_samples_since(std::span<const std::int64_t>) const {}

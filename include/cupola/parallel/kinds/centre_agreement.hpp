@@ -113,7 +113,7 @@ public:
     [[nodiscard]] std::string_view centre_state_name(int arena) const override {
         return arena < outer_states() ? outer_->state_name(arena) : std::string_view("mean_difference");
     }
-    void complete_state() override;
+    void complete_state(std::int64_t next) override;
     [[nodiscard]] std::span<const std::int64_t> samples_since(std::int64_t step) const override {
         return rule_.in_update ? std::span<const std::int64_t>() : since(0, step);
     }
@@ -219,6 +219,8 @@ private:
     std::vector<std::vector<Segment>> of_fragments_, outer_of_fragments_;
     /// For each device, the fragment whose mean mean_difference() gets once it is complete; -1 if it has it.
     FixedArray<std::int64_t> under_way_;
+    /// The last step that has begun one.
+    std::int64_t begun_ = -1;
     MovingAverage average_;
 };
 
@@ -428,9 +430,11 @@ void CentreAgreement<D, T>::set_samples_since(std::int64_t step, std::span<const
 }
 
 template <class D, class T>
-void CentreAgreement<D, T>::complete_state() {
+void CentreAgreement<D, T>::complete_state(std::int64_t next) {
     if (under_way_[0] < 0) return;
     rows_->finish_rows();
+    // A step that has failed has begun the sum of its gradients; when it is repeated it begins another one.
+    if (begun_ >= next) return std::ranges::fill(under_way_, -1), void();
     replicas_.threads().run([&](int device) {
         auto& fragment = under_way_[static_cast<std::size_t>(device)];
         take_mean(device, std::exchange(fragment, -1));
@@ -472,9 +476,11 @@ template <class D, class T>
 void CentreAgreement<D, T>::update_average(int device, std::int64_t step, ColumnRange columns) {
     if (!average_.on()) return;
     auto& worker = replicas_.at(device).worker;
-    const std::int64_t before = rule_.averages_gradients(step)
-                                    ? step - 1
-                                    : std::max({step - rule_.every, rule_.from_step - 1, std::int64_t{-1}});
+    // The last move, whose differences are those after a step from from_step on; or where that was not the rule yet.
+    const std::int64_t last = step - rule_.every;
+    const std::int64_t before = rule_.averages_gradients(step)          ? step - 1
+                                : last - rule_.delay >= rule_.from_step ? last
+                                                                        : rule_.from_step - 1;
     const Stopwatch watch(worker.times(), StepPart::moving_average);
     average_.template update<Kernels>(worker.context(), worker.averages() + columns.begin,
                                       worker.centre() + columns.begin, columns.end - columns.begin, before + 2,
@@ -529,6 +535,7 @@ bool CentreAgreement<D, T>::begin_fragment(Step& step, std::int64_t fragment) {
     const auto* const one = reinterpret_cast<const float*>(ones_[static_cast<std::size_t>(device)].data());
     if (rule_.delay == 0) return rows_->average_rows(step, weights, one, static_cast<int>(fragment));
     if (!rows_->begin_rows(step, weights, one, static_cast<int>(fragment))) return false;
+    if (device == 0) begun_ = step.step;
     std::int64_t& under_way = under_way_[static_cast<std::size_t>(device)];
     under_way = rows_->may_be_under_way() ? fragment : -1;
     if (under_way < 0) queue_update(step, [this, device, fragment] { take_mean(device, fragment); });

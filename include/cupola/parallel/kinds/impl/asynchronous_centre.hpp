@@ -211,9 +211,15 @@ void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
                                       .total_samples = rows_.total_samples(),
                                       .columns = elements},
                          mean);
+    // As the steps of ConcatMean divide it, to the bit.
     double divisor = replicas_.settings().constant_loss_scale();
-    if (replicas_.settings().weighted) divisor *= weight / static_cast<double>(rows_.total_samples());
-    if (divisor != 1) scale(state.context(), mean, 1 / divisor);
+    if (replicas_.settings().weighted) divisor = divisor / static_cast<double>(rows_.total_samples()) * weight;
+    if (const auto by = static_cast<float>(divisor); by != 1.0F) {
+        for_each_block(state.context(), elements, [to = mean.data(), by](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] = to[i] / by;
+        });
+    }
     for (int owner = 0; owner < replicas_.placement().device_count(); ++owner) {
         double* const to = StatusLayout::regularization(replicas_.at(owner).queue->landed(step));
         for (std::size_t i = 0; i < regularized_.size(); ++i) {

@@ -397,6 +397,7 @@ template <class D, class T>
 void AsynchronousEngine<D, T>::restart(std::int64_t step, std::span<const float> running,
                                        const LossScaleState& loss_scale) {
     if (common_ && !common_->restart({"the state of the training", step})) roll_back();
+    centre_moved_ = false;  // the state is on all devices, and the common memory has the one before it
     next_ = step;
     loss_scale_ = loss_scale;
     statistics_.restart(running);
