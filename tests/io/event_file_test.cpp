@@ -98,6 +98,20 @@ TEST_CASE("the summary of a step is in the file when write returns") {
     CHECK(read[2].texts == std::map<std::string, std::string>{{"network", "| a | b |"}});
 }
 
+TEST_CASE("a name that is not UTF-8 does not make the other values of its step unreadable") {
+    const TemporaryFolder folder;
+    EventFile events(folder.path());
+    events.start(0);
+    StepSummary summary;
+    summary.scalars = {{"accuracy/caf\xE9", 0.5}, {"loss", 0.25}};
+    summary.texts = {{"classes", "na\xC3\xAFve, caf\xE9"}};
+    events.write(1, summary);
+    const auto read = read_events(bytes_of(events.path()));
+    REQUIRE(read.size() == 3);
+    CHECK(read[2].scalars == std::map<std::string, float>{{"accuracy/caf\xEF\xBF\xBD", 0.5F}, {"loss", 0.25F}});
+    CHECK(read[2].texts == std::map<std::string, std::string>{{"classes", "na\xC3\xAFve, caf\xEF\xBF\xBD"}});
+}
+
 TEST_CASE("a resumed run writes a new file, which sorts after the others and records its first step") {
     const TemporaryFolder folder;
     EventFile first(folder.path()), second(folder.path()), third(folder.path());

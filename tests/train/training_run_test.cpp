@@ -577,6 +577,33 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     CHECK(training.step() == 0);  // nothing was restored
 }
 
+TEST_CASE("entries that no checkpoint can have are an error before the first step, and so is a best one that is gone") {
+    Fixture f;
+    int steps = 0;
+    struct Counts {
+        int* steps;
+        void on_step(const StepReport&, Run&) { ++*steps; }
+    };
+    const auto refusal = [&](const char* key, const char* value) {
+        f.entries = {{key, value}};
+        return message_of<Error>([&] { f.run({.folder = f.path(key), .max_steps = 2}, Counts{&steps}); });
+    };
+    const std::string own = ", which checkpoints have of their own";
+    CHECK(refusal("format", "png") == "the info of a run has the entry format" + own);
+    CHECK(refusal("crc32c", "1") == "the info of a run has the entry crc32c" + own);
+    CHECK(refusal("cupola.note", "x") == "the info of a run has the entry cupola.note" + own);
+    CHECK(refusal("where",
+                  "donn\xE9"
+                  "es") == "the entry where of the info of a run is not UTF-8: donn?es");
+    CHECK(steps == 0);
+    f.entries = {};
+    f.run({.folder = f.path("run"), .max_steps = 2, .keep_best = true});
+    std::filesystem::remove(f.path("run/model-best.safetensors"));
+    std::filesystem::create_symlink(f.path("gone"), f.path("run/model-best.safetensors"));
+    CHECK(contains(f.refusal({.folder = f.path("run"), .resume = Resume::yes, .max_steps = 4, .keep_best = true}),
+                   f.path("run/model-best.safetensors") + " "));
+}
+
 TEST_CASE("train.log has the header, the messages and the results too, and a later run appends its own") {
     Fixture f;
     std::string log;

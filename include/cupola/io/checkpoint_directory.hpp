@@ -25,6 +25,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
@@ -170,7 +171,8 @@ private:
     /// a metric was not written by a training.
     void read_best() {
         const std::string path = best_path();
-        if (access(path.c_str(), F_OK) != 0) return;
+        struct stat status {};
+        if (lstat(path.c_str(), &status) != 0) return;  // a link to a file that does not exist is an error below
         std::optional<SafetensorsFile> file;
         try {
             file.emplace(path);

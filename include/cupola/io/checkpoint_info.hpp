@@ -40,6 +40,22 @@ public:
         return place == entries_.end() ? nullptr : &place->second;
     }
     [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+    /// Throws InvalidArgument for an entry that no checkpoint can have: one that checkpoints have of their own, or a
+    /// text that is not UTF-8.
+    [[gnu::cold]] void require_storable() const {
+        for (const auto& [key, value] : entries_) {
+            require(!key.starts_with("cupola.") && key != "format" && key != "crc32c",
+                    "the info of a run has the entry ", impl::shown(key), ", which checkpoints have of their own");
+            for (std::string_view rest : {std::string_view(key), std::string_view(value)}) {
+                while (!rest.empty()) {
+                    const std::size_t length = impl::utf8_length(rest);
+                    require(length > 0, "the entry ", impl::shown(key),
+                            " of the info of a run is not UTF-8: ", impl::shown(value));
+                    rest.remove_prefix(length);
+                }
+            }
+        }
+    }
 
     bool operator==(const CheckpointInfo&) const = default;
 

@@ -93,6 +93,7 @@ public:
     /// Throws before the first step if the directory's best checkpoint is of another network.
     void on_begin(Run& run) {
         saved_ = run.first_step;
+        options_.info.require_storable();
         if constexpr (requires { directory_->require_best_of(Training::NetworkType::layers); }) {
             directory_->require_best_of(Training::NetworkType::layers);
         }

@@ -5,10 +5,12 @@
 // version of TensorBoard reads; text has only one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include <cupola/io/impl/json_string.hpp>
 #include <cupola/io/png.hpp>
 #include <cupola/io/summary_sink.hpp>
 #include <protozero/pbf_writer.hpp>
@@ -26,6 +28,17 @@ inline std::string begun_event(double wall_time, std::int64_t step) {
 [[nodiscard]] inline std::string file_version_event(double wall_time) {
     std::string result = begun_event(wall_time, 0);
     protozero::pbf_writer(result).add_string(3, "brain.Event:2");
+    return result;
+}
+
+/// The text with U+FFFD for each byte that is not UTF-8: readers of protobuf refuse a message with one.
+[[nodiscard]] inline std::string utf8_text(std::string_view text) {
+    std::string result;
+    while (!text.empty()) {
+        const std::size_t length = utf8_length(text);
+        result += length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, length);
+        text.remove_prefix(length == 0 ? 1 : length);
+    }
     return result;
 }
 
@@ -70,7 +83,7 @@ inline void add_value(protozero::pbf_writer& value, const std::string& markdown)
             protozero::pbf_writer extent(shape, 2);
             extent.add_int64(1, 1);
         }
-        tensor.add_bytes(8, markdown);
+        tensor.add_bytes(8, utf8_text(markdown));
     }
     protozero::pbf_writer metadata(value, 9);
     protozero::pbf_writer plugin(metadata, 1);
@@ -81,7 +94,7 @@ template <class Value>
 void add_values(protozero::pbf_writer& summary, const std::vector<Tagged<Value>>& values) {
     for (const auto& [tag, content] : values) {
         protozero::pbf_writer value(summary, 1);
-        value.add_string(1, tag);
+        value.add_string(1, utf8_text(tag));
         add_value(value, content);
     }
 }
