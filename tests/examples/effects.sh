@@ -159,16 +159,16 @@ trains "${base[@]}" --train-dir "$work/none" --summary-every 0
 
 # Flags without an effect.
 for flag in --checkpoint-every --keep-checkpoints --summary-every; do refuses "$flag requires --train-dir" "${base[@]}" $flag 1; done
-# In bfloat16 Winograd's algorithm is the default where oneDNN has AVX512_FP16 and no AMX, and refused elsewhere.
-for isa in AVX512_CORE_FP16 AVX512_CORE_BF16; do
+# In bfloat16 Winograd's algorithm is the default where oneDNN has AVX512_BF16 and no AMX, and refused elsewhere.
+for isa in AVX512_CORE_BF16 AVX512_CORE; do
     export ONEDNN_MAX_CPU_ISA=$isa
-    if [ $isa = AVX512_CORE_FP16 ] && grep -q avx512_fp16 /proc/cpuinfo; then
+    if [ $isa = AVX512_CORE_BF16 ] && grep -q avx512_bf16 /proc/cpuinfo; then
         trains "${base[@]}" --precision bf16
         grep -q '^replicas: .* winograd convolutions' "$work/output" || fail "Winograd's algorithm is not the default in bfloat16"
         trains "${base[@]}" --precision bf16 --convolution direct
         grep -q '^replicas: .* direct convolutions' "$work/output" || fail "--convolution direct is not taken in bfloat16"
-    elif [ $isa = AVX512_CORE_BF16 ]; then
-        refuses '--convolution winograd with --precision bf16 is for processors with AVX512_FP16 and without AMX' "${base[@]}" --convolution winograd --precision bf16
+    elif [ $isa = AVX512_CORE ]; then
+        refuses '--convolution winograd with --precision bf16 is for processors with AVX512_BF16 and without AMX' "${base[@]}" --convolution winograd --precision bf16
     fi
     unset ONEDNN_MAX_CPU_ISA
 done

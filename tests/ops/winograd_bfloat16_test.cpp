@@ -194,15 +194,21 @@ TEST_CASE("Winograd's convolution in bfloat16 hides no NaN or infinity, and show
 TEST_CASE(
     "a device with the Winograd option uses it in bfloat16 where it suits, and the direct convolution elsewhere") {
     CHECK_FALSE(impl::winograd_suits_bfloat16_of(dnnl_cpu_isa_avx512_core_amx));
-    for (const int isa : {dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16})
+    for (const int isa : {dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core})
         CHECK_FALSE(impl::winograd_suits_bfloat16_of(isa));
-    CHECK(impl::winograd_suits_bfloat16_of(dnnl_cpu_isa_avx512_core_fp16) == (impl::lane_count == 16));
+    constexpr int bf16 = dnnl_cpu_isa_avx512_core_bf16, fp16 = dnnl_cpu_isa_avx512_core_fp16;
+    for (const int isa : {bf16, fp16}) CHECK(impl::winograd_suits_bfloat16_of(isa) == (impl::lane_count == 16));
+    const ConvolutionShape few = shape_of({3, 1, 16, 16, 16, 32, 1}), many = shape_of({3, 1, 16, 16, 32, 32, 1});
+    CHECK(impl::winograd_has_channels_for_bfloat16(few, fp16));
+    CHECK_FALSE(impl::winograd_has_channels_for_bfloat16(few, bf16));
+    CHECK(impl::winograd_has_channels_for_bfloat16(many, bf16));
     // 16 x 16 outputs of tiles for 14 x 14, and 8 x 8 for 5 x 5.
     CHECK(impl::winograd_fills_tiles(shape_of({3, 1, 14, 14, 16, 16, 1})));
     CHECK_FALSE(impl::winograd_fills_tiles(shape_of({3, 1, 5, 5, 16, 16, 1})));
 
     const auto suits = [](const ConvolutionShape& shape) {
-        return winograd_suits_bfloat16() && impl::winograd_fills_tiles(shape);
+        return winograd_suits_bfloat16() && impl::winograd_fills_tiles(shape) &&
+               impl::winograd_has_channels_for_bfloat16(shape, dnnl_get_effective_cpu_isa());
     };
     HostContext context(0, {.threads = 2, .convolution = &winograd});
     const auto is_taken = [&](const ConvolutionShape& shape) {

@@ -68,7 +68,7 @@ struct HostOptions {
     /// threads was measured to take 1.14 times as long.
     bool pinned = true;
     /// The algorithm of convolutions: null for oneDNN's direct ones, or `&winograd` of
-    /// ops/host/winograd_convolution.hpp, which in bfloat16 is for processors with AVX512_FP16 and no AMX. It changes
+    /// ops/host/winograd_convolution.hpp, which in bfloat16 is for processors with AVX512_BF16 and no AMX. It changes
     /// the bits of a result, so it is a setting of the device, not of a layer.
     const ConvolutionAlgorithm* convolution = nullptr;
 };

@@ -17,10 +17,12 @@
 // direct convolution rounds them. The error of outputs and of input gradients is that of rounding them, and the
 // weights' gradients, which are float, have the error above. The packed weights are float: 5.1 times the memory of
 // those of a direct convolution for 5 taps, 8 times for 3. It is taken in a file that is compiled for AVX-512, where
-// oneDNN computes with AVX512_FP16 and without AMX, and where the tiles have at most 1.5 times the outputs. On a
+// oneDNN computes with AVX512_BF16 and without AMX, and where the tiles have at most 1.5 times the outputs. On a
 // Sapphire Rapids without AMX an instruction of AVX512_BF16 takes four times as long as a multiply-add in float, and in
-// batches of 128 the direct convolution takes 2 to 5 times as long as this one; processors with AVX512_BF16 alone were
-// not measured. It is selected with
+// batches of 128 the direct convolution takes 2 to 5 times as long as this one. On a Zen 4 it takes as long as one in
+// float, for twice the products: the direct convolution takes 2.0 times as long for 5 taps of 64 channels, as in the
+// tutorial's network, 1.4 and 1.15 times for 3 taps of 64 and 32, and 0.86 times for 16. So where oneDNN has no
+// AVX512_FP16, by which those processors are told apart, there must be 32 channels. It is selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -160,8 +162,8 @@ template <HostElement T>
 
 /// winograd_suits_bfloat16() where oneDNN computes for `library_isa`.
 [[nodiscard]] constexpr bool winograd_suits_bfloat16_of(int library_isa) {
-    constexpr int fp16 = dnnl_cpu_isa_avx512_core_fp16, amx = dnnl_cpu_isa_avx512_core_amx;
-    return lane_count == 16 && (library_isa & fp16) == fp16 && (library_isa & amx) != amx;
+    constexpr int bf16 = dnnl_cpu_isa_avx512_core_bf16, amx = dnnl_cpu_isa_avx512_core_amx;
+    return lane_count == 16 && (library_isa & bf16) == bf16 && (library_isa & amx) != amx;
 }
 /// Whether the tiles of the outputs have at most 1.5 times as many: for a plane of 5 x 5 the direct convolution is
 /// faster.
@@ -170,11 +172,18 @@ template <HostElement T>
     const auto tiled = [](std::int64_t extent) { return (extent + tile - 1) / tile * tile; };
     return 2 * tiled(shape.height.output) * tiled(shape.width.output) <= 3 * shape.height.output * shape.width.output;
 }
+/// Whether the products of so many channels take longer than the transforms: see the head of this file.
+[[nodiscard]] constexpr bool winograd_has_channels_for_bfloat16(const ConvolutionShape& shape, int library_isa) {
+    constexpr int fp16 = dnnl_cpu_isa_avx512_core_fp16;
+    return (library_isa & fp16) == fp16 || std::min(shape.in_channels, shape.out_channels) >= 32;
+}
 
 [[nodiscard, gnu::cold]] inline std::unique_ptr<HostConvolution<BFloat16>> make_winograd_in_bfloat16(
     [[maybe_unused]] const BuildContext<Host, BFloat16>& build, [[maybe_unused]] const ConvolutionShape& shape) {
     if constexpr (lane_count == 16) {
-        if (winograd_suits_bfloat16_of(dnnl_get_effective_cpu_isa()) && winograd_fills_tiles(shape))
+        const int isa = dnnl_get_effective_cpu_isa();
+        if (winograd_suits_bfloat16_of(isa) && winograd_fills_tiles(shape) &&
+            winograd_has_channels_for_bfloat16(shape, isa))
             return make_winograd(build, shape);
     }
     return nullptr;
@@ -183,7 +192,7 @@ template <HostElement T>
 }  // namespace impl
 
 /// Whether `winograd` computes convolutions in bfloat16, too: in a file that is compiled for AVX-512, where oneDNN
-/// computes with AVX512_FP16 and without AMX, whose products are faster still.
+/// computes with AVX512_BF16 and without AMX, whose products are faster still.
 [[nodiscard]] inline bool winograd_suits_bfloat16() {
     return impl::winograd_suits_bfloat16_of(dnnl_get_effective_cpu_isa());
 }
