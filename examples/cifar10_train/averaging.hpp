@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <cupola/cupola.hpp>
 #include <cupola/parallel/compressed.hpp>
@@ -82,7 +83,8 @@ inline std::shared_ptr<OrderLog> order_log_of(const TrainOptions& options) {
     if (options.order_log.empty() || options.order == "replay") return nullptr;
     auto log = std::make_shared<OrderLog>();
     // A run that continues also continues its log.
-    if (options.run.resume != Resume::no && impl::path_kind_of(options.order_log) != impl::PathKind::missing)
+    std::error_code error;
+    if (options.run.resume != Resume::no && std::filesystem::exists(options.order_log, error))
         *log = read_order_log(options.order_log);
     return log;
 }
