@@ -45,7 +45,7 @@ if(TARGET cupola_host)
     # Its own build types: Debian's packages have the type None.
     get_target_property(configurations DNNL::dnnl IMPORTED_CONFIGURATIONS)
     list(TRANSFORM configurations PREPEND _)
-    foreach(configuration IN ITEMS "" ${configurations})
+    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO ${configurations})
         get_target_property(dnnl_lib DNNL::dnnl IMPORTED_LOCATION${configuration})
         if(dnnl_lib)
             break()

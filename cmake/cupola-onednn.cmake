@@ -28,7 +28,7 @@ function(cupola_onednn_problem result)
     # Its own build types: Debian's packages have the type None.
     get_target_property(configurations DNNL::dnnl IMPORTED_CONFIGURATIONS)
     list(TRANSFORM configurations PREPEND _)
-    foreach(configuration IN ITEMS "" ${configurations})
+    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO ${configurations})
         get_target_property(library DNNL::dnnl IMPORTED_LOCATION${configuration})
         if(library)
             break()

@@ -98,7 +98,7 @@ cupola_build() {
 # cupola_locked COMMAND...: one at a time in this checkout.
 cupola_locked() {
     local lock status=0
-    exec {lock}>"$cupola_deps/lock"
+    exec {lock}>"$cupola_deps/build-lock"
     if command -v flock >/dev/null && ! flock -n "$lock"; then
         cupola_say "waiting for another build in this checkout"
         flock "$lock"

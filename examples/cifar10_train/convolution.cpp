@@ -16,7 +16,8 @@ bool winograd_suits(const TrainOptions& options) { return options.precision == "
 
 void check_convolution(const TrainOptions& options) {
     require(winograd_suits(options) || options.convolution != "winograd",
-            "--convolution winograd with --precision bf16 is for processors with AVX512_BF16 and without AMX");
+            "--convolution winograd with --precision bf16 is for processors with AVX512_BF16 and without AMX, in a "
+            "program that is compiled for AVX-512");
 }
 
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {

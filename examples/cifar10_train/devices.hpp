@@ -44,7 +44,7 @@ class Side;
 
 #ifndef __CUDACC__
 
-/// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 uses where AMX computes it.
+/// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 uses with AMX and without AVX-512.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
 
 /// A network that --pipeline cuts, with a name of its own.

@@ -353,7 +353,7 @@ struct Flags {
         app.add_option(
             "--convolution", o.convolution,
             "How the host computes convolutions of 3 x 3 and 5 x 5: winograd, or direct by oneDNN. The results\n"
-            "agree up to rounding. Default: winograd; for bf16 direct with AMX");
+            "agree up to rounding. Default: winograd; for bf16 direct with AMX or without AVX-512");
         check([this] {
             only_on("host", !o.convolution.empty(), "--convolution", "cuDNN computes those of GPUs");
             if (o.convolution.empty()) return;

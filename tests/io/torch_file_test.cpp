@@ -171,6 +171,13 @@ TEST_CASE(
     CHECK(names_in(pickle::dictionary({{"model", settings}, {"state_dict", inner}})).size() == 2);
     CHECK(names_in(pickle::dictionary({{"fc.weight", some}, {"model", settings}})) ==
           std::vector<std::string>{"fc.weight"});
+    const std::string arguments = pickle::dictionary({{"args", pickle::global("argparse", "Namespace") + ")\x81"}});
+    CHECK(names_in(pickle::dictionary({{"fc.weight", some}, {"model", arguments}})) ==
+          std::vector<std::string>{"fc.weight"});
+    // What is in the only dictionary is named, although it has no tensors.
+    CHECK(refused_object(pickle::dictionary({{"state_dict", pickle::dictionary({{"encoder", inner}})}})) ==
+          "f has no tensors by name: its names are encoder" + looked_into +
+              ", and in Python torch.save(torch.load(path)[\"encoder\"], new_path) writes another one alone");
     CHECK(refused_object("}" + pickle::integer(1) + some + "s") ==
           "f has no tensors by name: its names are numbers" + looked_into);
     CHECK(refused_object("](" + some + "e") ==

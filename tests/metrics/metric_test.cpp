@@ -326,12 +326,13 @@ TEST_CASE("a metric of a network with several outputs is of one of them, by its 
         CHECK(evaluate(training, constant).loss == evaluate(training, test).loss);
         CHECK(evaluate(training, test, metrics::At<"box", SumOfInputs, "input">{}).metric("box/sum") ==
               doctest::Approx(std::accumulate(points.values.begin(), points.values.end(), 0.0)).epsilon(1e-5));
+        CHECK_NOTHROW(evaluate(training, test, Wrong{"box", "input"}));
         CHECK(message_of<InvalidArgument>([&] {
                   evaluate(training, test, Wrong{"size", "box"});
               }) == "a metric reads the output size, which the network does not have");
         CHECK(message_of<InvalidArgument>([&] {
                   evaluate(training, test, Wrong{"box", "size"});
-              }) == "a metric reads the column size, and the batches have the columns: kind, box");
+              }) == "a metric reads the column size, and the batches have the columns: input, kind, box");
     }
 }
 
@@ -388,6 +389,7 @@ TEST_CASE("metrics are compared with the network and its losses when they are co
         diagnostic_of<MeanAbsoluteError, OneHead, OneLoss>() ==
         "MeanAbsoluteError reads the column target, which the losses do not read: use metrics::At with the name of the output");
     CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, OneHead, OneLoss>().empty());
+    CHECK(diagnostic_of<Both, OneHead, OneLoss>().empty());
     CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, Heads, HeadLoss>().empty());
     CHECK(contains(diagnostic_of<MeanAbsoluteError, Three, CrossEntropy<3>>(), "the loss reads int32 1"));
     CHECK(diagnostic_of<MeanAbsoluteError, Three, Weighted<2, MeanSquaredError>>().empty());

@@ -13,7 +13,7 @@ error() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-cupola_root=$work cupola_log=$work/log cupola_progress_seconds=0.2
+cupola_root=$work cupola_log=$work/log cupola_deps=$work cupola_progress_seconds=0.2
 
 # A "compiler" that runs until the report names its source, but at most 20 s.
 cat >compiler <<'END'

@@ -115,9 +115,16 @@ private:
         for (int depth = 0; depth < deepest; ++depth) {
             const impl::PickleValue* inner = nullptr;
             std::string_view key;
+            const bool has_tensors = has_any(root, PickleKind::tensor);
+            const auto filled = std::ranges::count_if(inner_keys, [&](std::string_view each) {
+                const impl::PickleValue* const value = records_->value_of(root, each);
+                return value != nullptr && value->kind == PickleKind::dictionary && !records_->items(*value).empty();
+            });
             for (const std::string_view each : inner_keys) {
                 const impl::PickleValue* const value = records_->value_of(root, each);
-                if (value == nullptr || value->kind != PickleKind::dictionary || !may_have_tensors(*value)) continue;
+                if (value == nullptr || value->kind != PickleKind::dictionary || records_->items(*value).empty())
+                    continue;
+                if ((has_tensors || filled > 1) && !may_have_tensors(*value, has_tensors)) continue;
                 require<DataError>(
                     inner == nullptr, path_, " has dictionaries under both ", key, " and ", each,
                     ", and which of them is meant is not known; in Python, torch.save(torch.load(path)[\"", each,
@@ -131,19 +138,24 @@ private:
         return root;
     }
 
-    /// Whether there are tensors in a dictionary, objects in place of them, or dictionaries that are looked into; not
-    /// in one of settings.
-    [[nodiscard]] bool may_have_tensors(const impl::PickleValue& dictionary) const {
-        using impl::PickleKind;
+    /// Whether a name in a dictionary has a value of this kind.
+    [[nodiscard]] bool has_any(const impl::PickleValue& dictionary, impl::PickleKind kind) const {
         const std::span<const impl::PickleValue> all = records_->items(dictionary);
         for (std::size_t i = 0; i + 1 < all.size(); i += 2) {
-            if (all[i].kind != PickleKind::text) continue;
-            const PickleKind kind = all[i + 1].kind;
-            if (kind == PickleKind::tensor || kind == PickleKind::object) return true;
-            if (kind == PickleKind::dictionary && std::ranges::count(inner_keys, records_->text_of(all[i])) != 0)
-                return true;
+            if (all[i].kind == impl::PickleKind::text && all[i + 1].kind == kind) return true;
         }
         return false;
+    }
+    /// Whether there are tensors in a dictionary, dictionaries that are looked into, or objects in place of tensors; no
+    /// object is in one of settings beside tensors.
+    [[nodiscard]] bool may_have_tensors(const impl::PickleValue& dictionary, bool beside_tensors) const {
+        using impl::PickleKind;
+        if (has_any(dictionary, PickleKind::tensor)) return true;
+        if (!beside_tensors && has_any(dictionary, PickleKind::object)) return true;
+        return std::ranges::any_of(inner_keys, [&](std::string_view each) {
+            const impl::PickleValue* const value = records_->value_of(dictionary, each);
+            return value != nullptr && value->kind == PickleKind::dictionary;
+        });
     }
 
     /// A value that is no tensor, where tensors are looked for.

@@ -133,7 +133,8 @@ template <class M, class Net, class Data>
         const ColumnSpec target = impl::target_of<Data>(Net::layers, target_column);
         if (message.empty() && target.shape.rank > 0) {
             message = M::diagnostic(outputs[outputs.size() - 1].shape, target);
-        } else if (message.empty() && impl::DataLosses<Data>::by_output) {
+        } else if (message.empty() && impl::DataLosses<Data>::by_output && !impl::reads_all_outputs<M>() &&
+                   std::ranges::find(Net::layers, target_column, &LayerInfo::column) == Net::layers.end()) {
             message << short_type_name<M>() << " reads the column " << target_column
                     << ", which the losses do not read: use metrics::At with the name of the output";
         }
@@ -153,7 +154,11 @@ public:
     template <class M>
     void push_back(M&& metric) {
         using Type = std::remove_reference_t<M>;
-        if constexpr (NamesOutput<Type>) needs_input_ = needs_input_ || Type::column == input_column;
+        if constexpr (NamesOutput<Type>) {
+            needs_input_ = needs_input_ || Type::column == input_column;
+        } else {
+            needs_input_ = needs_input_ || reads_all_outputs<std::remove_const_t<Type>>();
+        }
         Entry entry{.begin = [](void* object, const MetricTask& task) { static_cast<Type*>(object)->begin(task); },
                     .add = [](void* object, const MetricBatch& batch) { static_cast<Type*>(object)->add(batch); },
                     .report = [](const void* object,

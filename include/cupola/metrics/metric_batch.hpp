@@ -32,7 +32,7 @@ struct MetricBatch {
     Shape output_shape{};
     /// The values of this output for all samples, one sample after another.
     std::span<const float> outputs{};
-    /// The batch without its column "input", unless a loss reads that.
+    /// The batch without its column "input", unless a loss or a metric by name reads that.
     BatchView targets{};
     /// All outputs, in the order of the network.
     std::span<const MetricOutput> all_outputs{};

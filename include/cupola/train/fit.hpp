@@ -8,7 +8,7 @@
 //   void on_begin(Run&)                        before the first step
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
 //   void on_record(const HistoryRecord&, Run&) after each record of the history, which contains the validation
-//   void on_end(Run&)                          after the last step, even if a step throws
+//   void on_end(Run&)                          after the last step, whatever throws
 //
 // It may also inspect a step, between the averaging and the update:
 //
@@ -247,10 +247,10 @@ template <class Training, class Batches, class... Callbacks>
 }  // namespace impl
 
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is exhausted or a callback stops the
-/// run. Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`,
-/// after `on_end`. Throws InvalidArgument before `on_begin` for options that are out of range or contradict each other,
-/// and for training or validation batches that do not fit the training: other columns, or more classes than the loss
-/// distinguishes.
+/// run. Rethrows the exception of a step or of a validation, and the first of an `on_step`, `on_record` or `on_end`,
+/// after every `on_end`. Throws InvalidArgument before `on_begin` for options that are out of range or contradict
+/// each other, and for training or validation batches that do not fit the training: other columns, or more classes
+/// than the loss distinguishes.
 template <class Training, class Batches, class... Callbacks>
 History fit(Training& training, Batches&& batches,  // misspelt? FitOptions<Training>{...} names it
             const FitOptions<Training>& options,    // misspelt? FitOptions<Training>{...} names it

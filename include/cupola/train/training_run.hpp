@@ -156,15 +156,18 @@ private:
                 " needs test data or a validation: the best checkpoint is the one with the best result on them");
         describe(training);
         if (has_folder()) impl::describe_batches(batches, info_);
-        if constexpr (tests) {
-            impl::require_same_classes(batches, test);
-            static_cast<void>(impl::check_classes(training, test));
-            if constexpr (requires { training.require_evaluable(test, test.count(), Weights::trained); })
-                training.require_evaluable(test, test.count(), Weights::trained);
-        }
         RunPolicy& policy = policy_of(training);
         policy.restart();
         policy.require_same(-1, [&] { return settings_of_run(options.epochs, options.steps, tests); });
+        if constexpr (tests) {
+            policy.in_all({"the beginning of the run", training.step()}, [&] {
+                impl::require_same_classes(batches, test);
+                static_cast<void>(impl::check_classes(training, test));
+                require<DataError>(test.count() > 0, "the test data have no batches");
+                if constexpr (requires { training.require_evaluable(test, test.count(), Weights::trained); })
+                    training.require_evaluable(test, test.count(), Weights::trained);
+            });
+        }
         const bool averages = training.options.moving_average.on();
         const auto metric = [&]() -> std::optional<double> {
             if constexpr (tests) {
