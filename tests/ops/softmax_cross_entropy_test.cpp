@@ -176,14 +176,6 @@ TYPED_TEST_CASE("an infinite logit gives a loss that is not finite", D, Devices)
     CHECK_FALSE(std::isfinite(run<D>({-inf, -inf, -inf}, {0}, 3, 0.0F).result.sum));
 }
 
-TYPED_TEST_CASE("a class whose logit is minus infinity has no part in the loss of another label, without smoothing", D,
-                Devices) {
-    const Outcome outcome = run<D>({0.0F, 0.0F, -inf}, {0}, 3, 0.0F);
-    CHECK(outcome.result.sum == doctest::Approx(std::log(2.0)));
-    CHECK(outcome.gradient[0] == doctest::Approx(-0.5));
-    CHECK(outcome.gradient[2] == 0.0F);
-}
-
 TYPED_TEST_CASE("a label that is not a class is rejected with the sample and the classes", D, Devices) {
     const auto message = [](const Labels& labels) {
         return message_of<InvalidArgument>([&] { run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F); });

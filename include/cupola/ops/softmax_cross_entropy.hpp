@@ -76,9 +76,7 @@ struct LabelTargets {
     [[nodiscard]] CUPOLA_HOST_DEVICE double term(std::int64_t, std::int64_t, double below) const { return below; }
     [[nodiscard]] CUPOLA_HOST_DEVICE double loss(std::int64_t, double log_total, double terms, double,
                                                  double label_below) const {
-        // Without smoothing the terms may be infinite: those of classes whose logit is minus infinity.
-        const double smooth = smoothing > 0 ? smoothing * (terms / static_cast<double>(classes)) : 0.0;
-        return log_total + ((1.0 - smoothing) * label_below + smooth);
+        return log_total + ((1.0 - smoothing) * label_below + smoothing * (terms / static_cast<double>(classes)));
     }
 };
 

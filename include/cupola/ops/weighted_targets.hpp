@@ -73,8 +73,8 @@ struct WeightedLabelTargets {
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE double loss(std::int64_t n, double log_total, double terms, double,
                                                  double label_below) const {
-        const double smooth = smoothing > 0 ? smoothing * (terms / static_cast<double>(classes)) : 0.0;
-        return total(n) * log_total + ((1.0 - smoothing) * weight(n) * label_below + smooth);
+        return total(n) * log_total +
+               ((1.0 - smoothing) * weight(n) * label_below + smoothing * (terms / static_cast<double>(classes)));
     }
 };
 
