@@ -101,13 +101,16 @@ TEST_CASE("A file of the safetensors library for Python is read, whatever the or
 }
 
 TEST_CASE("Tensors of every type that safetensors has with whole bytes may stand beside those that are read") {
-    for (const auto& [type, bytes] : std::initializer_list<std::pair<const char*, int>>{{"BOOL", 1},
-                                                                                        {"F8_E4M3", 1},
-                                                                                        {"F8_E5M2FNUZ", 1},
-                                                                                        {"F8_E4M3FNUZ", 1},
-                                                                                        {"F8_E8M0", 1},
-                                                                                        {"U16", 2},
-                                                                                        {"C64", 8}}) {
+    // Clang captures no structured binding.
+    for (const auto& each : std::initializer_list<std::pair<const char*, int>>{{"BOOL", 1},
+                                                                               {"F8_E4M3", 1},
+                                                                               {"F8_E5M2FNUZ", 1},
+                                                                               {"F8_E4M3FNUZ", 1},
+                                                                               {"F8_E8M0", 1},
+                                                                               {"U16", 2},
+                                                                               {"C64", 8}}) {
+        const char* const type = each.first;
+        const int bytes = each.second;
         CAPTURE(type);
         const std::string header =
             text(R"({"a":{"dtype":")", type, R"(","shape":[1],"data_offsets":[0,)", bytes,

@@ -216,7 +216,6 @@ void AsynchronousEngine<D, T>::update_centre(int device, std::int64_t step) {
     if (replicas_.settings().weighted) divisor = divisor / static_cast<double>(rows_.total_samples()) * weight;
     if (const auto by = static_cast<float>(divisor); by != 1.0F) {
         for_each_block(state.context(), elements, [to = mean.data(), by](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) to[i] = to[i] / by;
         });
     }
