@@ -4,6 +4,19 @@
 # threads that compete for the cores. Used by Cupola's own build and, installed beside it, by its package file. Sets
 # CUPOLA_ONEDNN_PROBLEM to nothing, or to a message that names the problem and what to install.
 
+# The path of oneDNN's library, whatever its build type is: Debian's packages have the type None. Not found where it states none.
+function(cupola_onednn_library result)
+    get_target_property(configurations DNNL::dnnl IMPORTED_CONFIGURATIONS)
+    list(TRANSFORM configurations PREPEND _)
+    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO ${configurations})
+        get_target_property(library DNNL::dnnl IMPORTED_LOCATION${configuration})
+        if(library)
+            break()
+        endif()
+    endforeach()
+    set(${result} "${library}" PARENT_SCOPE)
+endfunction()
+
 function(cupola_onednn_problem result)
     set(install "Install oneDNN 3: a package of the system's, or `DEB_PYTHON_INSTALL_LAYOUT=deb python3 -m pip install\
  --ignore-installed --prefix onednn onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0` and that folder in\
@@ -25,15 +38,7 @@ function(cupola_onednn_problem result)
     if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
         return()
     endif()
-    # Its own build types: Debian's packages have the type None.
-    get_target_property(configurations DNNL::dnnl IMPORTED_CONFIGURATIONS)
-    list(TRANSFORM configurations PREPEND _)
-    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO ${configurations})
-        get_target_property(library DNNL::dnnl IMPORTED_LOCATION${configuration})
-        if(library)
-            break()
-        endif()
-    endforeach()
+    cupola_onednn_library(library)
     if(NOT library OR NOT EXISTS "${library}" OR NOT CMAKE_READELF)
         return()
     endif()

@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
     app.add_option("--model", options.model,
                    "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's of\n"
                    "IMAGENET1K_V1, resnet50/v2 and mobilenet_v2/v2 those of IMAGENET1K_V2, efficientnet_lite0\n"
-                   " TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
+                   "TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
                    "timm/tf_efficientnet_lite0 are timm's files; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));

@@ -69,7 +69,7 @@ inline constexpr std::size_t checksum_digits = 8;
                });
     };
     if (begins_safetensors(bytes)) return {};
-    if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);  // the byte order mark of UTF-8
+    if (bytes.starts_with(utf8_byte_order_mark)) bytes.remove_prefix(utf8_byte_order_mark.size());
     bytes.remove_prefix(std::min(bytes.size(), bytes.find_first_not_of(" \t\r\n")));
     for (const Format& format : formats) {
         if (!begins(format.begin)) continue;

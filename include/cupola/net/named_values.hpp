@@ -93,12 +93,10 @@ struct Product {
         const Shape& whole = first_repeats ? second : input;
         GraphOperator reshape("Reshape"), product("Mul");
         first_repeats ? reshape.input() : reshape.second_input();
-        switch (whole.rank) {
-            case 1: reshape.constant(0, whole.channels()); break;
-            case 2: reshape.constant(0, 1, whole.channels()); break;
-            case 3: reshape.constant(0, whole.channels(), 1, 1); break;
-            default: reshape.constant(0, 1, 1, 1, whole.channels()); break;
-        }
+        GraphNumbers extents = graph_numbers(0);
+        for (std::int64_t axis = 1; axis <= static_cast<std::int64_t>(whole.rank); ++axis)
+            extents.list.add(axis == graph_channel_axis(whole) ? static_cast<double>(whole.channels()) : 1);
+        reshape.constant(extents);
         first_repeats ? product.second_input() : product.input();
         return {reshape, product.previous()};
     }

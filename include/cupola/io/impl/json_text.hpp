@@ -86,6 +86,9 @@ inline char* put_utf8(char* to, std::uint32_t point) {
     return {to, static_cast<std::size_t>(end - to)};
 }
 
+/// Of UTF-8, which editors of Windows write before a text.
+inline constexpr std::string_view utf8_byte_order_mark = "\xEF\xBB\xBF";
+
 class JsonText {
 public:
     /// What should have the text, and which part of it the text is; for messages.

@@ -30,7 +30,7 @@ public:
 
     /// `path` is for messages. Throws DataError.
     [[gnu::cold]] ShardIndex(std::string content, const std::string& path) : text_(std::move(content)) {
-        if (text_.starts_with(byte_order_mark)) text_.erase(0, byte_order_mark.size());
+        if (text_.starts_with(utf8_byte_order_mark)) text_.erase(0, utf8_byte_order_mark.size());
         JsonText json(text_, path, {.format = "an index of files of tensors", .part = ""});
         bool has_map = false;
         json.expect('{');
@@ -74,7 +74,7 @@ public:
 
     /// Whether a file that begins with these bytes may be an index. The length of a safetensors header has a zero.
     [[nodiscard]] static bool has_format(std::string_view bytes) {
-        if (bytes.starts_with(byte_order_mark)) bytes.remove_prefix(byte_order_mark.size());
+        if (bytes.starts_with(utf8_byte_order_mark)) bytes.remove_prefix(utf8_byte_order_mark.size());
         const std::size_t first = bytes.find_first_not_of(" \t\r\n");
         return first != bytes.npos && bytes[first] == '{' && bytes.substr(0, 8).find('\0') == bytes.npos;
     }
@@ -83,9 +83,6 @@ public:
     [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
 private:
-    /// Of UTF-8, which editors of Windows write.
-    static constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-
     void read_map(JsonText& json) {
         json.expect('{');
         if (json.accept('}')) return;

@@ -434,7 +434,10 @@ void CentreAgreement<D, T>::complete_state(std::int64_t next) {
     if (under_way_[0] < 0) return;
     rows_->finish_rows();
     // A step that has failed has begun the sum of its gradients; when it is repeated it begins another one.
-    if (begun_ >= next) return std::ranges::fill(under_way_, -1), void();
+    if (begun_ >= next) {
+        std::ranges::fill(under_way_, -1);
+        return;
+    }
     replicas_.threads().run([&](int device) {
         auto& fragment = under_way_[static_cast<std::size_t>(device)];
         take_mean(device, std::exchange(fragment, -1));
