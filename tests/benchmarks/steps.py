@@ -14,8 +14,8 @@ GFLOP_PER_SAMPLE = {"lrn": 2 * 43_703_424 / 1e9, "plain": 2 * 43_703_424 / 1e9, 
 CONFIGURATIONS = {
     "lrn-float": ("lrn", "float", 128, ("direct", "unfused", "tensorflow", "torch"), "tutorial network, float, with LRN"),
     "plain-float": ("plain", "float", 128, ("direct", "tensorflow", "torch", "dlib"), "tutorial network, float, without LRN"),
-    "lrn-bf16": ("lrn", "bfloat16", 128, ("own-float", "own-winograd", "tensorflow", "torch"), "tutorial network, bfloat16, with LRN"),
-    "plain-bf16": ("plain", "bfloat16", 128, ("own-float", "tensorflow", "torch"), "tutorial network, bfloat16, without LRN"),
+    "lrn-bf16": ("lrn", "bfloat16", 128, ("direct", "own-float", "own-winograd", "tensorflow", "torch"), "tutorial network, bfloat16, with LRN"),
+    "plain-bf16": ("plain", "bfloat16", 128, ("direct", "own-float", "tensorflow", "torch"), "tutorial network, bfloat16, without LRN"),
     "resnet44": ("resnet44", "float", 128, ("direct", "tensorflow", "torch"), "ResNet-44, 32x32, float"),
     "mlp": ("mlp", "float", 32, ("tensorflow", "torch"), "MLP 784-128-10, batch 32, float"),
 }
@@ -142,8 +142,8 @@ def text(results):
         "## The training step",
         "",
         "Synthetic samples in memory, plain SGD (momentum for ResNet-44). TensorFlow and PyTorch run in the fastest of their modes on this "
-        "processor, tried before the rounds. In float, Cupola's convolutions are by Winograd's algorithm, as "
-        "`cifar10_train` has them, and direct where the line says so. dlib has no LRN. The primitives are those of a step, the same "
+        "processor, tried before the rounds. Cupola's convolutions are by Winograd's algorithm where it is faster, as "
+        "`cifar10_train` has them, and direct where the line does not say so. dlib has no LRN. The primitives are those of a step, the same "
         "oneDNN called directly, each over and over on buffers of its own; loss, update and the linear layers' bias gradients are among "
         "them, as primitives that oneDNN has for them. The limit is the step's floating-point operations (11.19 GFLOP for 128 images of the "
         "tutorial's, taps inside the image) at the rate of a matrix product of 2048 x 2048 x 2048.",
