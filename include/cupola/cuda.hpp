@@ -20,10 +20,9 @@
 #include <cupola/ops/cuda/id_check.hpp>
 #include <cupola/ops/cuda/linear.hpp>
 #include <cupola/ops/cuda/local_response_norm.hpp>
-#include <cupola/ops/cuda/lrn_then_pool.hpp>
 #include <cupola/ops/cuda/option_a_shortcut.hpp>
 #include <cupola/ops/cuda/peak_rates.hpp>
-#include <cupola/ops/cuda/pool_then_lrn.hpp>
+#include <cupola/ops/cuda/pool_with_lrn.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
 #include <cupola/ops/cuda/rows.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>

@@ -13,9 +13,8 @@
 #include <cupola/ops/host/from_bytes.hpp>
 #include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
-#include <cupola/ops/host/lrn_then_pool.hpp>
 #include <cupola/ops/host/option_a_shortcut.hpp>
-#include <cupola/ops/host/pool_then_lrn.hpp>
+#include <cupola/ops/host/pool_with_lrn.hpp>
 #include <cupola/ops/host/pooling.hpp>
 #include <cupola/ops/host/rows.hpp>
 #include <cupola/ops/host/upsampling.hpp>

@@ -4,7 +4,7 @@
 # them inside a namespace of its own. A class in a test must not have the name of a class in cupola, which nvcc rejects as ambiguous.
 
 set(typed_tests "")
-foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden group_norm id_check linear local_response_norm math pointwise pool_then_lrn pooling product rows
+foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden group_norm id_check linear local_response_norm math pointwise pool_with_lrn pooling product rows
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()

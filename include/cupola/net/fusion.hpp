@@ -34,8 +34,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/ops/lrn_then_pool.hpp>
-#include <cupola/ops/pool_then_lrn.hpp>
+#include <cupola/ops/pool_with_lrn.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
 

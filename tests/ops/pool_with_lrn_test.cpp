@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/cuda/lrn_then_pool.hpp, cupola/ops/host/lrn_then_pool.hpp, cupola/ops/lrn_then_pool.hpp
 //
 // MaxPool2d and LocalResponseNorm as one operation, in both orders, against plain loops in double.
 #include "../test.hpp"
 
-#include <cupola/ops/lrn_then_pool.hpp>
-#include <cupola/ops/pool_then_lrn.hpp>
+#include <cupola/ops/pool_with_lrn.hpp>
 
 #include "../devices.hpp"
 #include "../reference/local_response_norm.hpp"
