@@ -69,6 +69,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     static constexpr bool has_agreement = impl::AgreementKind<Averaging, D>::between_processes;
     /// The maximum number of queued steps whose reports have not been read, by the device.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
+    /// Whether queue()'s source of batches is called until the report of the step has been read.
+    static constexpr bool keeps_batches =
+        requires { typename impl::AgreementOf<Averaging, D, typename Net::Precision::Activation>::Engine; };
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, and, before anything is
     /// allocated, OutOfMemory if there is not enough memory. Writes a warning to standard error if a launcher has
@@ -120,7 +123,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {
         static_assert(
-            std::is_lvalue_reference_v<Batches> || !Parts::keeps_batches,
+            std::is_lvalue_reference_v<Batches> || !keeps_batches,
             "asynchronous replicas call the source of batches until the report of the step has been read, and "
             "this one is a temporary: keep it in a variable, or use step()");
         queue_step(batches, {});

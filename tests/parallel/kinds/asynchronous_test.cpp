@@ -7,6 +7,8 @@
 #include <cupola/parallel/kinds/asynchronous.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cupola/host.hpp>
@@ -22,6 +25,7 @@
 #include <cupola/parallel/kinds/hogwild.hpp>
 #include <cupola/parallel/kinds/one_of.hpp>
 #include <cupola/parallel/state_transfer.hpp>
+#include <cupola/train/fit.hpp>
 
 #include "../../instructions.hpp"
 #include "../../test.hpp"
@@ -95,6 +99,31 @@ struct Trial {
     Source source;
     Training<Rule> training;
     std::vector<StepReport> reports;
+};
+
+/// The calls of a source that return after it has been destroyed.
+struct Late {
+    std::atomic<bool> is_destroyed = false;
+    std::atomic<int> calls = 0;
+};
+/// A source whose batches take a while.
+class SlowSource {
+public:
+    SlowSource(const Source& source, Late& late) : source_(&source), late_(&late) {}
+    SlowSource(const SlowSource&) = delete;
+    SlowSource& operator=(const SlowSource&) = delete;
+    ~SlowSource() { late_->is_destroyed = true; }
+    [[nodiscard]] BatchView operator()(std::int64_t step, int number, HostContext& context) const {
+        const Source& source = *source_;
+        Late& late = *late_;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        if (late.is_destroyed) ++late.calls;
+        return source(step, number, context);
+    }
+
+private:
+    const Source* source_;
+    Late* late_;
 };
 
 void check_equal(const TrainingState& a, const TrainingState& b) {
@@ -851,4 +880,31 @@ TEST_CASE("a run's header describes the rule and the order, and warns of a movin
           "the moving rate 1 is not below 1: asynchronous elastic averaging is not stable");
     CHECK(Asynchronous<Elastic>{}.warning(4).empty());
     CHECK(Asynchronous<Downpour>{}.warning(4).empty());
+}
+
+TEST_CASE("the batches of fit() are called no more when an error ends it") {
+    struct Stops {
+        [[nodiscard]] bool synchronize_after(std::int64_t step) const {
+            require<DataError>(step < 2, "not after step 2");
+            return false;
+        }
+        void on_end(Run&) {}
+    };
+    Late late;
+    Trial<Elastic> stopped({.rule = {.every = 1}}, 3, 2);
+    CHECK_THROWS_WITH_AS(fit(stopped.training, SlowSource(stopped.source, late), {.steps = 10}, Stops{}),
+                         "not after step 2", DataError);
+    CHECK(late.is_destroyed);
+    const auto log = std::make_shared<OrderLog>();
+    Trial<Elastic> recorded({.rule = {.every = 1}, .log = log}, 3, 2);
+    recorded.go(3);
+    static_cast<void>(recorded.training.parameters());
+    late.is_destroyed = false;
+    Trial<Elastic> replayed({.rule = {.every = 1}, .order = Order::replay(*log)}, 3, 2);
+    CHECK_THROWS_WITH_AS(fit(replayed.training, SlowSource(replayed.source, late), {.steps = 10}),
+                         "the order log has the steps 0 to 2, and not step 3", InvalidArgument);
+    // No job is left: the state can be read, and none of the threads waits for a source.
+    CHECK(replayed.training.step() == 3);
+    check_equal(replayed.training.state(), recorded.training.state());
+    CHECK(late.calls == 0);
 }

@@ -70,9 +70,6 @@ class TrainingParts {
     friend struct cupola::DataParallel;
 
 public:
-    /// Whether a source of batches may be called after the call that queues its step.
-    static constexpr bool keeps_batches = requires { typename Agreement::Engine; };
-
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : chosen_(chosen_cut(options)),
           policy_(policy_name(options.averaging)),

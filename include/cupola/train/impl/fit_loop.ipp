@@ -39,6 +39,7 @@ public:
             make_steps();
         } catch (...) {
             error = thrown_ != nullptr ? thrown_ : std::current_exception();
+            end_steps();
             policy().leave({ends, step()}, error);
         }
         end_all(error);
@@ -155,6 +156,16 @@ private:
                 }
                 return thrown_;
             });
+        }
+    }
+
+    /// After an error: waits until the batches, which the caller may destroy then, are called no more. Errors of the
+    /// steps in flight come after the one that ends the run.
+    void end_steps() noexcept {
+        try {
+            while (training_.keeps_batches && training_.poll_report(training_.training, 0) != nullptr) {
+            }
+        } catch (...) {
         }
     }
 
