@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/moving_average_formula.hpp
 #include <cupola/optim/moving_average.hpp>
 
 #include "../test.hpp"

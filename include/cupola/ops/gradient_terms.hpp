@@ -85,4 +85,18 @@ public:
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float) const { return gradient; }
 };
 
+namespace impl {
+
+/// The formula of the moving averages of parameters (optim/moving_average.hpp): `w` is in the place of the gradient. A
+/// device may compute it in the kernel that updates the parameters.
+struct MovingAverageFormula {
+    using Gradient = UnchangedGradient;
+    /// 1 - decay, rounded once.
+    float rate;
+
+    CUPOLA_HOST_DEVICE void operator()(float& average, float w) const { average -= rate * (average - w); }
+};
+
+}  // namespace impl
+
 }}  // namespace cupola::CUPOLA_ABI

@@ -13,7 +13,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/element_update.hpp>
-#include <cupola/ops/moving_average_formula.hpp>
+#include <cupola/ops/gradient_terms.hpp>
 #include <cupola/optim/impl/settings.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {

@@ -151,15 +151,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
-        queue_step(batches, {});
-        return last_report();
+        return *queue_step(batches, {}, true);
     }
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     const StepReport& step(Batches&& batches, Inspector&& inspector) {
-        queue_inspected(batches, inspector);
-        return last_report();
+        return *queue_inspected(batches, inspector, true);
     }
     /// The same with one batch per replica.
     const StepReport& step(std::span<const BatchView> batches) {
@@ -324,9 +322,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void time_steps(StepTimes* times) {
         require(times == nullptr || parts_.replicas_.network().cut == nullptr,
                 "the parts of a network that is cut run at the same time: time the network without its cuts");
-        // Steps in flight of replicas that do not wait for each other have a thread at work.
-        if (parts_.replicas_.settings().landed_steps > 0) synchronize();
-        parts_.replicas_.at(0).worker.time(times);
+        auto& worker = parts_.replicas_.at(0).worker;
+        // Steps in flight of replicas that do not wait for each other have a thread at work, which an error ends too.
+        try {
+            if (parts_.replicas_.settings().landed_steps > 0) synchronize();
+        } catch (...) {
+            worker.time(nullptr);
+            throw;
+        }
+        worker.time(times);
     }
 
     /// From now on `trace` is called with the names of the operations of each step in the order in which a device
@@ -363,21 +367,21 @@ private:
         synchronize();
         return parts_.evaluator_.predict(samples, Net::outputs[output], output, weights);
     }
+    /// Returns the report of the step if it waits for it.
     template <class Batches>
-    void queue_step(Batches& batches, typename Parts::Engine::Probe probe) {
+    const StepReport* queue_step(Batches& batches, typename Parts::Engine::Probe probe, bool waits = false) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");
         require_batches(batches, required_columns(), options.replicas);
         parts_.engine_.queue(batches, probe);
+        return waits ? &parts_.engine_.last_report() : nullptr;
     }
     template <class Batches, class Inspector, class Shows = impl::StepProbe<D, typename Net::Precision::Activation>>
-    void queue_inspected(Batches& batches, Inspector& inspector) {
+    const StepReport* queue_inspected(Batches& batches, Inspector& inspector, bool waits = false) {
         constexpr bool included = requires { sizeof(Shows); };
         static_assert(included, "a step with an inspector needs #include <cupola/parallel/inspection.hpp>");
-        if constexpr (included) queue_step(batches, [&](auto& engine) { engine.show(inspector); });
-    }
-    const StepReport& last_report() {
-        const impl::Activity::Scope scope(parts_.activity_, "step()");
-        return parts_.engine_.last_report();
+        if constexpr (included)
+            return queue_step(
+                batches, [&](auto& engine) { engine.show(inspector); }, waits);
     }
     void synchronize() {
         parts_.engine_.synchronize();

@@ -119,14 +119,15 @@ CUPOLA_MPI_DECL void MpiEnvironment::start_fault_tolerance(const MpiOptions& opt
     if (visible_.front() != number_) memory_ = impl::SharedMemory(address);
     liveness_ = impl::Liveness(memory_.data(), count_);
     liveness_.begin(number_);
-    flag_set_at_exit() = exit_flag();
-    std::atexit([] {
-        if (flag_set_at_exit() != nullptr) *flag_set_at_exit() = 1;
-    });
     impl::check_mpi(MPI_Barrier(visible), "MPI_Barrier");
     MPI_Comm_free(&visible);
     watchdog_ = std::make_unique<impl::ExchangeWatchdog>(number_, count_, options.deadline_seconds, options.folder);
     watch_exits(*watchdog_);
+    // Last, since the memory of the flag goes with an environment that cannot be made.
+    flag_set_at_exit() = exit_flag();
+    std::atexit([] {
+        if (flag_set_at_exit() != nullptr) *flag_set_at_exit() = 1;
+    });
 }
 
 CUPOLA_MPI_DECL bool MpiEnvironment::all_have_ended(double since) {

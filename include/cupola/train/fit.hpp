@@ -216,7 +216,9 @@ template <class Training, class Batches, class... Callbacks>
                         },
                         .max_steps_in_flight = Training::max_steps_in_flight};
     if constexpr (requires { training.steps_in_flight(); }) calls.max_steps_in_flight = training.steps_in_flight();
-    if constexpr (requires { requires Training::keeps_batches; }) calls.keeps_batches = true;
+    if constexpr (requires { requires Training::keeps_batches; }) {
+        calls.synchronize = [](void* of) { static_cast<void>(static_cast<Training*>(of)->parameters()); };
+    }
     if constexpr (requires { training.run_policy(); }) calls.policy = &training.run_policy();
     // Compiled only for trainings that may have several processes.
     constexpr bool compares = requires { requires Training::has_agreement; };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/impl/scratch.hpp>
 
+#include <optional>
+#include <thread>
+
 #include "../../test.hpp"
 
 TEST_CASE("memory is kept for the next sample of the thread, and what is in use at once is apart") {
@@ -19,4 +22,14 @@ TEST_CASE("memory is kept for the next sample of the thread, and what is in use 
     impl::Scratch<int> first(60), moved(std::move(first));
     CHECK((moved.data() == outer_memory && moved.size() == 60 && first.size() == 0));  // NOLINT: empty by design
     CHECK(impl::Scratch<int>(1000).size() == 1000);
+}
+
+TEST_CASE("an object that outlives what its thread keeps frees its memory itself") {
+    std::thread([] {
+        // Made before the memory that the thread keeps, and so destroyed after it.
+        static thread_local std::optional<impl::Scratch<double>> outlives;
+        outlives.reset();
+        outlives.emplace(100);
+        CHECK(outlives->size() == 100);
+    }).join();
 }

@@ -4,11 +4,13 @@
 #include <cupola/parallel/kinds/backup.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cupola/host.hpp>
@@ -216,4 +218,23 @@ TEST_CASE("Backup counts at least one gradient, and no more than there are repli
           "ElasticAveraging");
     unsetenv("OMPI_COMM_WORLD_SIZE");
     CHECK(Backup{.count = 4}.description() == "Backup, the first 4 gradients of a step");
+}
+
+TEST_CASE("a batch without samples is no error where its step does not need it any more") {
+    struct LateWithout {
+        [[nodiscard]] BatchView operator()(std::int64_t step, int number, HostContext& context) const {
+            BatchView batch = source->operator()(step, number, context);
+            if (number == 0) return batch;
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            batch.size = 0;
+            return batch;
+        }
+        const Source* source;
+    };
+    const Source source;
+    const LateWithout batches{&source};
+    Training training(options(Backup{.count = 1}, 3));
+    rules::start(training);
+    for (int step = 0; step < 3; ++step) CHECK(training.step(batches).replicas[0].samples > 0);
+    CHECK(training.state().step == 3);
 }

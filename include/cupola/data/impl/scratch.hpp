@@ -18,10 +18,9 @@ template <class T>
 class Scratch {
 public:
     explicit Scratch(std::size_t size) : size_(size) {
-        std::vector<std::vector<T>>& free = kept();
-        if (!free.empty()) {
-            memory_ = std::move(free.back());
-            free.pop_back();
+        if (std::vector<std::vector<T>>* const free = kept(); free != nullptr && !free->empty()) {
+            memory_ = std::move(free->back());
+            free->pop_back();
         }
         if (memory_.size() < size) memory_ = std::vector<T>(size);
     }
@@ -31,8 +30,8 @@ public:
         : memory_(std::exchange(other.memory_, {})), size_(std::exchange(other.size_, 0)) {}
     Scratch& operator=(Scratch&&) = delete;
     ~Scratch() {
-        std::vector<std::vector<T>>& free = kept();
-        if (!memory_.empty() && free.size() < free.capacity()) free.push_back(std::move(memory_));
+        std::vector<std::vector<T>>* const free = kept();
+        if (free != nullptr && !memory_.empty() && free->size() < free->capacity()) free->push_back(std::move(memory_));
     }
 
     [[nodiscard]] T* data() { return memory_.data(); }
@@ -44,14 +43,20 @@ public:
     [[nodiscard]] const T& operator[](std::size_t i) const { return memory_[i]; }
 
 private:
-    /// The memory of the calling thread that is not in use.
-    [[nodiscard]] static std::vector<std::vector<T>>& kept() {
-        static thread_local std::vector<std::vector<T>> free = [] {
-            std::vector<std::vector<T>> empty;
-            empty.reserve(max_kept);
-            return empty;
-        }();
-        return free;
+    /// The memory of the calling thread that is not in use; null once the thread has ended, for an object that outlives
+    /// it, as a static one does.
+    [[nodiscard]] static std::vector<std::vector<T>>* kept() {
+        static thread_local bool has_ended = false;
+        struct Kept {
+            std::vector<std::vector<T>> free;
+            Kept() { free.reserve(max_kept); }
+            Kept(const Kept&) = delete;
+            Kept& operator=(const Kept&) = delete;
+            ~Kept() { has_ended = true; }
+        };
+        if (has_ended) return nullptr;
+        static thread_local Kept kept;
+        return &kept.free;
     }
     static constexpr std::size_t max_kept = 8;
 

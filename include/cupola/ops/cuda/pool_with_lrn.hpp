@@ -6,9 +6,9 @@
 // computes the gradient of the pooled values in scratch memory and gathers the input's from there. (In a single kernel,
 // each pooled value's gradient would be computed by all of the inputs in its window.)
 //
-// LrnThenPool: one kernel in each direction; the normalised values and their gradients exist only in registers, computed
-// by each thread whose window contains them. For shapes that the kernels for chunks do not support, they are stored in
-// scratch memory.
+// LrnThenPool: one kernel in each direction; the normalised values and their gradients exist only in registers,
+// computed by each thread whose window contains them. For shapes that the kernels for chunks do not support, they are
+// stored in scratch memory.
 #pragma once
 
 #include <cstddef>

@@ -76,11 +76,14 @@ public:
         require_files(start);
     }
     ~MpiProcesses() override {
-        // This waits for the other processes, which do not get here if an error ends the training.
-        if (environment_ != nullptr || failed_ || std::uncaught_exceptions() > 0 || mpi_flag(MPI_Finalized) != 0)
-            return;
+        if (mpi_flag(MPI_Finalized) != 0) return;
+        {
+            const std::scoped_lock lock(mpi_mutex());
+            heartbeats_.end();
+        }
+        // The rest waits for the other processes, which do not get here if an error ends the training.
+        if (environment_ != nullptr || failed_ || std::uncaught_exceptions() > 0) return;
         watchdog_.begin({"the end of the training"});
-        heartbeats_.end();
         if (sums_ != nullptr) sums_->free();
         MPI_Comm_free(&all_);
         watchdog_.end();
@@ -289,6 +292,8 @@ private:
     }
     [[noreturn, gnu::cold]] void fail(int status, const char* call) {
         failed_ = true;
+        // The sums write into gradients that go with the training.
+        if (sums_ != nullptr) sums_->stop();
         const bool lost = MpiFaultTolerance::is_loss(status);
         if (lost && environment_ != nullptr) {
             // Revoking ends the waits of all other processes too. Pending requests are completed because their memory

@@ -35,7 +35,9 @@ public:
     }
     MpiSums(const MpiSums&) = delete;
     MpiSums& operator=(const MpiSums&) = delete;
-    ~MpiSums() {
+    ~MpiSums() { stop(); }
+    /// Ends the thread: no sum that is pending gets any further here.
+    void stop() {
         {
             const std::scoped_lock lock(mutex_);
             ends_ = true;

@@ -50,8 +50,9 @@ public:
     void share(const std::string& path) {
         const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
         if (handle < 0) return;
-        munmap(beats_, bytes());
+        Beat* const own = beats_;
         map(path, handle);
+        munmap(own, bytes());
     }
 
     [[nodiscard]] int ranks() const { return ranks_; }

@@ -44,8 +44,8 @@ struct TrainingCalls {
     FunctionRef<void()> queue_inspected{};
     const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
     std::int64_t max_steps_in_flight = 1;
-    /// Whether `batches` is called until the report of a step has been read.
-    bool keeps_batches = false;
+    /// Ends the steps in flight; null if queue() alone calls `batches`.
+    void (*synchronize)(void* training) = nullptr;
     RunPolicy* policy = &run_policy_of_one_process();
 };
 

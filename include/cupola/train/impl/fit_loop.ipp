@@ -84,6 +84,7 @@ private:
     }
 
     void make_steps() {
+        reported_ = step();
         // Callbacks have seen the beginning of the run; a resumed run may already be complete.
         agree(Point::begin);
         // A resumed run first makes the record that was due when the run was stopped.
@@ -113,7 +114,7 @@ private:
     }
     /// Whether a callback of this process needs the report of this step before another step is queued: that of an
     /// inspected step arrives before another one is inspected.
-    [[nodiscard]] bool waits_after(std::int64_t at) const {
+    [[nodiscard]] bool waits_after(std::int64_t at) {
         return any(&CallbackHooks::should_inspect, at) || any(&CallbackHooks::synchronize_after, at);
     }
 
@@ -130,10 +131,15 @@ private:
         if (thrown_ == nullptr) thrown_ = error;
     }
 
-    /// Whether the hook of any callback returns true for this step.
-    [[nodiscard]] bool any(bool (*CallbackHooks::*hook)(void*, std::int64_t), std::int64_t at_step) const {
+    /// Whether the hook of any callback returns true for this step. An exception ends the run after the step, as one of
+    /// on_step does, on all processes alike.
+    [[nodiscard]] bool any(bool (*CallbackHooks::*hook)(void*, std::int64_t), std::int64_t at_step) {
         for (const CallbackHooks& each : callbacks_) {
-            if (each.*hook != nullptr && (each.*hook)(each.callback, at_step)) return true;
+            try {
+                if (each.*hook != nullptr && (each.*hook)(each.callback, at_step)) return true;
+            } catch (...) {
+                keep_exception();
+            }
         }
         return false;
     }
@@ -144,6 +150,7 @@ private:
             const StepReport* report = nullptr;
             policy().read(next, [&] { report = training_.poll_report(training_.training, max_in_flight); });
             if (report == nullptr) return;
+            reported_ = report->step + 1;
             recorder_.add(*report);
             policy().report(report->step, next, [&] {
                 for (const CallbackHooks& each : callbacks_) {
@@ -163,8 +170,7 @@ private:
     /// steps in flight come after the one that ends the run.
     void end_steps() noexcept {
         try {
-            while (training_.keeps_batches && training_.poll_report(training_.training, 0) != nullptr) {
-            }
+            if (training_.synchronize != nullptr && reported_ < step()) training_.synchronize(training_.training);
         } catch (...) {
         }
     }
@@ -230,8 +236,10 @@ private:
     Run& run_ = recorder_.run();
     /// The state of the training at the best record.
     std::shared_ptr<const void> best_;
-    /// The first exception of an on_step or on_record.
+    /// The first exception of a hook of a callback.
     std::exception_ptr thrown_;
+    /// The step after the last one whose report was read.
+    std::int64_t reported_ = 0;
 };
 
 /// The options of the run that must be the same on all processes.

@@ -39,7 +39,12 @@ public:
     TimedTraining(Training& training, StepTimes& times) : training_(&training) { training.time_steps(&times); }
     TimedTraining(const TimedTraining&) = delete;
     TimedTraining& operator=(const TimedTraining&) = delete;
-    ~TimedTraining() { training_->time_steps(nullptr); }
+    ~TimedTraining() {
+        try {
+            training_->time_steps(nullptr);
+        } catch (...) {  // an error of a step in flight, after the one that ends the profile
+        }
+    }
 
 private:
     Training* training_;

@@ -20,10 +20,10 @@
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/step_sums.cuh>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/ops/gradient_terms.hpp>
 #include <cupola/ops/impl/kernel_parts/pack.hpp>
 #include <cupola/ops/impl/kernel_parts/step_elements.hpp>
 #include <cupola/ops/impl/kernel_parts/update_elements.hpp>
-#include <cupola/ops/moving_average_formula.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 

@@ -137,22 +137,28 @@ void AsynchronousEngine<D, T>::compute(int device, const Batch& batch) {
     } catch (const Late&) {
         return;
     }
-    const std::int64_t samples = own.counts->of_replica(batch.step, batch.number);
-    require(samples > 0, "batch ", batch.number, " of step ", batch.step, " has no samples, and a batch of ", policy_,
-            " needs some");
     double weight = 0;
-    const bool is_finite_here = finish_gradient(device, batch, weight);
-    if (counts_first() && is_late(batch)) return;
+    bool is_finite_here = false;
+    try {
+        const std::int64_t samples = own.counts->of_replica(batch.step, batch.number);
+        require(samples > 0, "batch ", batch.number, " of step ", batch.step, " has no samples, and a batch of ",
+                policy_, " needs some");
+        is_finite_here = finish_gradient(device, batch, weight);
+    } catch (...) {
+        if (is_needed(batch)) fail(std::current_exception());
+        return;
+    }
     if (!is_finite_here) {
+        if (!is_needed(batch)) return;
         // The step does not become complete: its report would be read before the failure is known.
         publish_results(device, batch);
         {
             const std::scoped_lock lock(mutex_);
-            if (counts_first() && batch.step != open_.step) return;
             count_samples(device, batch);
         }
         return fail(not_finite(device, batch));
     }
+    if (counts_first() && is_late(batch)) return;
     if (batch.probed) {
         shown_ = &batch;
         probe_(*this);

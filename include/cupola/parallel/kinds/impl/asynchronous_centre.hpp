@@ -166,6 +166,15 @@ bool AsynchronousEngine<D, T>::copy_centre(int device, const Batch& batch) {
 }
 
 template <class D, class T>
+bool AsynchronousEngine<D, T>::is_needed(const Batch& batch) {
+    if (!counts_first()) return true;
+    const std::scoped_lock lock(mutex_);
+    if (batch.step != open_.step || open_.count == agreement_.exchange->counted()) return false;
+    open_.count = agreement_.exchange->counted();
+    return true;
+}
+
+template <class D, class T>
 void AsynchronousEngine<D, T>::give_gradient(int device, const Batch& batch, double weight) {
     // A replica writes the results of its own batches alone, so those of a late one are not read.
     publish_results(device, batch);

@@ -223,6 +223,9 @@ private:
     /// Copies the centre to a replica. False if the step has the gradients that it needs.
     bool copy_centre(int device, const Batch& batch);
     void give_gradient(int device, const Batch& batch, double weight);
+    /// Whether the error of a batch is one of the training: a step that has the gradients that it needs does not need
+    /// the batch, and one that does gets no other gradient then.
+    [[nodiscard]] bool is_needed(const Batch& batch);
     void update_centre(int device, std::int64_t step);
     /// Ends the steps in flight with an error.
     void fail(const std::exception_ptr& error);

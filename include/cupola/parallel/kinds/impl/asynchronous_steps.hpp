@@ -172,9 +172,10 @@ void AsynchronousEngine<D, T>::wait_for_probe() {
     std::unique_lock lock(mutex_);
     for_reader_.wait(lock, [&] { return is_stopped_ || probed_step_ < 0; });
     const bool is_stopped = is_stopped_;
-    probe_ = {};
     lock.unlock();
+    // After a failure a device may still be on its way to the probe, until the job has ended.
     if (is_stopped) roll_back();
+    probe_ = {};
 }
 
 template <class D, class T>
@@ -206,12 +207,6 @@ void AsynchronousEngine<D, T>::queue_step(BatchSource batches, Probe probe) {
         Slot& slot = slot_of(step);
         slot.batches = batches;
         slot.complete = slot.requests = 0;
-        if (probe) {
-            error_of_probe_ = nullptr;
-            probe_ = probe;
-            probed_step_ = step;
-            if (!is_ordered()) reserved_ = step * replica_count() + first_here();
-        }
         const OrderLog* const log = replayed();
         const std::int64_t first = log == nullptr ? 0 : (step - log->first_step) * replica_count();
         for (int k = 0; is_ordered() && k < replica_count(); ++k) {
@@ -219,6 +214,12 @@ void AsynchronousEngine<D, T>::queue_step(BatchSource batches, Probe probe) {
             // Each process draws the turns of all.
             const Turn turn = draw(replica, turns_);
             if (replicas_.placement().is_here(replica)) turns_of_[static_cast<std::size_t>(replica)].push_back(turn);
+        }
+        if (probe) {
+            error_of_probe_ = nullptr;
+            probe_ = probe;
+            probed_step_ = step;
+            if (!is_ordered()) reserved_ = step * replica_count() + first_here();
         }
         queued_ = step + 1;
     }
@@ -357,8 +358,7 @@ void AsynchronousEngine<D, T>::drain() {
     }
     if (common_) common_->wake();
     end_job();
-    is_stopped_ = false;
-    failure_ = nullptr;
+    forget();
 }
 
 template <class D, class T>
