@@ -5,7 +5,7 @@
 // uses oneDNN's C interface directly and nothing of Cupola. Activations are NHWC, convolutions choose their weights'
 // packing.
 //
-//   onednn_primitives [[threads] batch] [lrn|plain|resnet44|mlp] [float|bfloat16]
+//   onednn_primitives [[threads] batch] [lrn|plain|resnet44|mlp|resnet50|resnet50-frozen] [float|bfloat16]
 //
 // In bfloat16, activations and their gradients are of that type; parameters, their gradients, statistics and the loss
 // are float, so that the weights of linear layers are rounded once per step. The large product is of that type too.
@@ -132,6 +132,7 @@ struct Convolution {
     std::int64_t kernel = 5, stride = 1;
     bool input_gradient = true;
     bool bias_and_relu = true;
+    bool backward = true;
 };
 
 void convolution(const std::string& name, std::int64_t batch, const Convolution& c) {
@@ -154,6 +155,7 @@ void convolution(const std::string& name, std::int64_t batch, const Convolution&
          {DNNL_ARG_WEIGHTS, tensor(forward_layout)},
          {DNNL_ARG_DST, tensor(target)},
          {DNNL_ARG_BIAS, c.bias_and_relu ? tensor(bias) : nullptr}});
+    if (!c.backward) return;  // such weights are packed once
     reorder(name + " pack weights, forward", plain, forward_layout);
     check(dnnl_convolution_backward_weights_primitive_desc_create(&weights, engine, dnnl_convolution_direct, source,
                                                                   packed_sums, bias, target, strides, dilates, padding,
@@ -427,6 +429,51 @@ void resnet44(std::int64_t batch) {
     loss_and_update(batch, 11, 658'651);
 }
 
+// A convolution of torchvision's ResNet-50 with its batch normalisation; that of a frozen one is in its weights.
+void normed(const std::string& name, std::int64_t batch, Convolution c, bool frozen, bool relu) {
+    c.bias_and_relu = frozen;
+    c.backward = !frozen;
+    convolution(name, batch, c);
+    if (!frozen) batch_norm(name + " norm", batch, c.size / c.stride, c.out, relu);
+}
+
+// A stage of ResNet-50: `size` is that of its input, the stride that of its first 3 x 3 convolution.
+void bottlenecks(const std::string& name, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t width,
+                 int blocks, std::int64_t stride, bool frozen) {
+    const std::int64_t to = size / stride, out = 4 * width, elements = batch * to * to * out;
+    normed(name + " first conv1", batch, {.size = size, .in = in, .out = width, .kernel = 1}, frozen, true);
+    normed(name + " first conv2", batch, {.size = size, .in = width, .out = width, .kernel = 3, .stride = stride},
+           frozen, true);
+    normed(name + " shortcut", batch, {.size = size, .in = in, .out = out, .kernel = 1, .stride = stride}, frozen,
+           false);
+    times = blocks - 1;
+    normed(name + " conv1", batch, {.size = to, .in = out, .out = width, .kernel = 1}, frozen, true);
+    normed(name + " conv2", batch, {.size = to, .in = width, .out = width, .kernel = 3}, frozen, true);
+    times = blocks;
+    normed(name + " conv3", batch, {.size = to, .in = width, .out = out, .kernel = 1}, frozen, false);
+    sum(name + " sum", elements, true);
+    if (!frozen) {
+        relu_backward(name + " sum ReLU backward", elements);
+        sum(name + " sum of gradients", elements, false);
+    }
+    times = 1;
+}
+
+void resnet50(std::int64_t batch, bool frozen) {
+    normed("conv1", batch, {.size = 224, .in = 3, .out = 64, .kernel = 7, .stride = 2, .input_gradient = false}, frozen,
+           true);
+    max_pool("maxpool", batch, 112, 64);
+    if (frozen) parts.pop_back();
+    bottlenecks("layer1", batch, 56, 64, 64, 3, 1, frozen);
+    bottlenecks("layer2", batch, 56, 256, 128, 4, 2, frozen);
+    bottlenecks("layer3", batch, 28, 512, 256, 6, 2, frozen);
+    bottlenecks("layer4", batch, 14, 1024, 512, 3, 2, frozen);
+    average_pool("mean", batch, 7, 7, 2048);
+    if (frozen) parts.pop_back();
+    linear("fc", batch, 2048, 1000, false, !frozen);
+    loss_and_update(batch, 1000, frozen ? 2'049'000 : 25'557'032);
+}
+
 void mlp(std::int64_t batch) {
     linear("hidden", batch, 784, 128, true, false);
     relu_backward("hidden ReLU backward", batch * 128);
@@ -476,6 +523,8 @@ int main(int count, char** words) {
     }
     if (network == "resnet44") {
         resnet44(batch);
+    } else if (network == "resnet50" || network == "resnet50-frozen") {
+        resnet50(batch, network != "resnet50");
     } else if (network == "mlp") {
         mlp(batch);
     } else if (network == "lrn" || network == "plain") {

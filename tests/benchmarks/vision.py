@@ -2,7 +2,8 @@
 """Networks for photographs: a training step compared by turns with PyTorch in its fastest mode (NCHW or channels-last, eager or compiled),
 and a prediction with ONNX Runtime, which reads the same weights as convert writes them.
 
-Usage: run vision [--only resnet50,resnet50-frozen,mobilenet_v2,unet,predict] [--no-save] and the options of turns.py
+Usage: run vision [--only resnet50,resnet50-frozen,mobilenet_v2,unet,predict] [--no-save] and the options of turns.py. With --only nothing is
+written: the page is of one run.
 """
 
 import argparse
@@ -31,14 +32,21 @@ TITLES = {
 }
 # Batch and the least ratio that is asked.
 STEPS = {"resnet50": (8, 2.0), "resnet50-frozen": (8, 2.3), "mobilenet_v2": (8, 1.8), "unet": (4, 1.7)}
+# Those whose step is also compared with its operations as single oneDNN primitives, with direct convolutions.
+PRIMITIVES = ("resnet50", "resnet50-frozen")
 PREDICTIONS = {"resnet50": 1.05, "mobilenet_v2": 1.1}
 
 
 def step(options, quiet, network):
     words = (network, "step", STEPS[network][0], options.threads)
-    programs, rounds = turns.take(options, {"cupola": [PROGRAM, *words], "torch": turns.Modes([TORCH, SCRIPT, *words], MODES)}, quiet)
+    commands = {"cupola": [PROGRAM, *words], "torch": turns.Modes([TORCH, SCRIPT, *words], MODES)}
+    if network in PRIMITIVES:
+        commands["primitives"] = [turns.BUILD / "onednn_primitives", options.threads, STEPS[network][0], network]
+    programs, rounds = turns.take(options, commands, quiet)
+    alone = [1e-3 * r["sum_median"] for r in rounds.pop("primitives", [])]
     seconds = {key: turns.step_seconds(r) for key, r in rounds.items()}
     return {
+        "primitives": turns.ratios(alone, seconds["cupola"]) if alone else None,
         "programs": programs,
         "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in seconds.items()},
         "ratio": turns.ratios(seconds["torch"], seconds["cupola"]) if "torch" in seconds else None,
@@ -82,12 +90,15 @@ def main():
     unknown = [name for name in wanted if name not in (*STEPS, "predict")]
     if unknown:
         parser.error(f"--only {unknown[0]}: not one of {', '.join([*STEPS, 'predict'])}")
+    options.no_save = options.no_save or set(wanted) != {*STEPS, "predict"}
     computer, quiet, results = machine.describe(), turns.Quiet(), {}
     asked, steps, predictions = [], [], []
     for network in (name for name in STEPS if name in wanted):
         print(f"-- {network}", flush=True)
         results[network] = found = step(options, quiet, network)
         asked.append(machine.bar(f"{TITLES[network]}: a step over PyTorch's fastest", found["ratio"], least=STEPS[network][1]))
+        if found["primitives"]:
+            asked.append(machine.bar(f"{TITLES[network]}: its operations as oneDNN primitives alone, over the step", found["primitives"], least=0.85))
         for key, program in found["programs"].items():
             if key in found["milliseconds"]:
                 steps.append(
