@@ -99,6 +99,13 @@ struct OrderLogFile {
     std::int64_t every;
     Training* training;
 
+    /// The file is written after hours, so a folder that it cannot be in is found before.
+    void on_begin(Run&) const {
+        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+        std::error_code error;
+        require<DataError>(log == nullptr || !writes || folder.empty() || std::filesystem::is_directory(folder, error),
+                           "--order-log ", path, " cannot be written: there is no folder ", folder.string());
+    }
     [[nodiscard]] bool synchronize_after(std::int64_t step) const {
         return log != nullptr && every > 0 && (step + 1) % every == 0;
     }

@@ -91,6 +91,7 @@ trains "${free[@]}" --order replay --max-steps 9
 losses | diff - "$work/expected" || fail "the replay of a free run has other losses"
 [ "$(wc -l <"$work/expected")" = 9 ] || fail "not the losses of 9 steps"
 refuses 'the order log has the steps 0 to 8, and not step 9' "${free[@]}" --order replay --max-steps 10
+refuses "--order-log $work/none/order cannot be written: there is no folder $work/none" "${free[@]::${#free[@]}-1}" "$work/none/order" --order free --max-steps 1
 refuses "$work/data/data_batch_1.bin" "${free[@]::${#free[@]}-1}" "$work/data/data_batch_1.bin" --order replay
 for policy in 'downpour --period 2' 'backup --backup-count 2' 'hogwild --ahead 2'; do
     # shellcheck disable=SC2086
