@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of timm's EfficientNets give the names of timm's files.
+// The tables of timm's EfficientNets and of its ConvNeXt give the names of timm's files.
+#include <cupola/models/convnext.hpp>
 #include <cupola/models/efficientnet_lite0.hpp>
 #include <cupola/models/mobilenet_v2.hpp>
 
@@ -61,4 +62,29 @@ TEST_CASE("timm's files of MobileNetV2 have the same tensors under other names")
 TEST_CASE("timm's files of EfficientNetLite0 have the same tensors under other names") {
     CHECK(names_in_file(EfficientNetLite0<>::layers, timm_efficientnet_lite0_names()) ==
           names_in_timm({1, 2, 2, 3, 3, 4, 1}));
+}
+
+TEST_CASE("timm's files of ConvNeXtTiny have the same tensors under other names") {
+    std::vector<std::string> names;
+    const auto add = [&](const std::string& layer) { names.insert(names.end(), {layer + ".weight", layer + ".bias"}); };
+    add("stem.0");
+    add("stem.1");
+    int stage = 0;
+    for (const int blocks : {3, 3, 9, 3}) {
+        const std::string of_stage = text("stages.", stage, '.');
+        for (int i = 0; stage > 0 && i < 2; ++i) add(text(of_stage, "downsample.", i));
+        for (int block = 0; block < blocks; ++block) {
+            const std::string of = text(of_stage, "blocks.", block, '.');
+            for (const char* const layer : {"conv_dw", "norm", "mlp.fc1", "mlp.fc2"}) add(of + layer);
+            names.push_back(of + "gamma");
+        }
+        ++stage;
+    }
+    add("head.norm");
+    add("head.fc");
+    CHECK(names_in_file(ConvNeXtTiny<>::layers, timm_convnext_names()) == names);
+    const impl::StoredTensors tensors = impl::stored_tensors(ConvNeXtTiny<>::layers);
+    for (const impl::FilePart& part : impl::file_parts(tensors, timm_convnext_names())) {
+        if (part.name == "stages.2.blocks.8.gamma") CHECK(part.extents == std::vector<std::int64_t>{384});
+    }
 }

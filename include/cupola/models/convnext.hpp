@@ -2,7 +2,8 @@
 //
 // ConvNeXtTiny<classes = 1000, height = 224, width = height>: the network of Liu et al. (2022) as torchvision has it.
 // Files of its weights load with their names: "features.0.0.weight", "features.1.0.layer_scale",
-// "features.1.0.block.3.weight", "features.2.1.weight", "classifier.2.weight".
+// "features.1.0.block.3.weight", "features.2.1.weight", "classifier.2.weight". Those of timm's convnext_tiny have
+// others: timm_convnext_names() reads and writes them.
 //
 //   input       height x width x 3, at least 32 x 32
 //   features.0  a convolution 4x4 with stride 4, 96 channels, and a norm
@@ -19,8 +20,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
+#include <cupola/core/error.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/drop_path.hpp>
 #include <cupola/layers/gelu.hpp>
@@ -30,6 +33,7 @@
 #include <cupola/layers/scale_channels.hpp>
 #include <cupola/models/image_preprocessing.hpp>
 #include <cupola/models/impl/numbered_name.hpp>
+#include <cupola/net/name_table.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -77,5 +81,27 @@ struct ConvNeXtTiny : impl::ConvNeXtTinyLayers<Input<height, width, 3>, classes,
                                                std::make_index_sequence<9>>::Type {
     static constexpr ImagePreprocessing preprocessing = torchvision_preprocessing(height, width, 236);
 };
+
+/// What the parameters of ConvNeXtTiny are in timm's files of convnext_tiny, for LoadOptions::names and
+/// write_torch_file.
+[[nodiscard]] inline NameTable timm_convnext_names() {
+    NameTable table{{.file = {"stem.*"}, .here = "features.0.*"},
+                    {.file = {"head.norm.*"}, .here = "classifier.0.*"},
+                    {.file = {"head.fc.*"}, .here = "classifier.2.*"}};
+    for (int stage = 0; stage < 4; ++stage) {
+        const std::string file = text("stages.", stage, '.'), here = text("features.", 2 * stage + 1, ".*.");
+        const auto add = [&](const char* in_file, const char* own) {
+            table.entries.push_back({.file = {text(file, "blocks.*.", in_file, ".*")}, .here = text(here, own, ".*")});
+        };
+        add("conv_dw", "block.0");
+        add("norm", "block.2");
+        add("mlp.fc1", "block.3");
+        add("mlp.fc2", "block.5");
+        table.entries.push_back({.file = {file + "blocks.*.gamma"}, .here = here + "layer_scale", .extents = {0}});
+        if (stage == 0) continue;
+        table.entries.push_back({.file = {file + "downsample.*"}, .here = text("features.", 2 * stage, ".*")});
+    }
+    return table;
+}
 
 }}  // namespace cupola::CUPOLA_ABI
