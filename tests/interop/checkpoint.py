@@ -8,8 +8,7 @@ that Cupola wrote for it; the optimiser's state has the parameters' extents; and
 also as several files with an index, or `torch.save(model.state_dict())` wrote here gives the same logits there. Files that do
 not fit are rejected with a message.
 
-Files of torchvision's ResNet-18, ResNet-50, MobileNetV2 and ConvNeXt-Tiny, with its names, give the same logits there to 1e-4, and so
-do those of a U-Net with transposed convolutions.
+A file of a U-Net with transposed convolutions gives the same logits there to 1e-4. zoo.py has the networks of other packages.
 """
 
 import argparse
@@ -80,138 +79,6 @@ class Residual(nn.Module):
     def forward(self, x):
         x = functional.relu(self.layer1(functional.relu(self.bn0(self.conv0(x)))))
         return self.fc(functional.dropout(x.flatten(1), 0.5, self.training))
-
-
-class TorchvisionBlock(nn.Module):
-    """torchvision's BasicBlock, or Bottleneck, with the stride at the convolution of 3 x 3."""
-
-    def __init__(self, channels, n, stride, bottleneck):
-        super().__init__()
-        out = 4 * n if bottleneck else n
-        sizes = ((n, 1, 1), (n, 3, stride), (out, 1, 1)) if bottleneck else ((n, 3, stride), (n, 3, 1))
-        into = channels
-        for i, (outputs, kernel, step) in enumerate(sizes, 1):
-            setattr(self, f"conv{i}", nn.Conv2d(into, outputs, kernel, step, kernel // 2, bias=False))
-            setattr(self, f"bn{i}", nn.BatchNorm2d(outputs))
-            into = outputs
-        self.count = len(sizes)
-        if stride != 1 or channels != out:
-            self.downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-
-    def forward(self, x):
-        y = x
-        for i in range(1, self.count + 1):
-            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y if i == 1 else functional.relu(y)))
-        return functional.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x))
-
-
-class ResNet18(nn.Module):
-    shape, blocks, bottleneck = (64, 64, 3), (2, 2, 2, 2), False
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        channels = 64
-        for stage, count in enumerate(self.blocks):
-            layers = []
-            for block in range(count):
-                stride = 2 if stage > 0 and block == 0 else 1
-                layers.append(TorchvisionBlock(channels, 64 << stage, stride, self.bottleneck))
-                channels = (64 << stage) * (4 if self.bottleneck else 1)
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
-        self.fc = nn.Linear(channels, 10)
-
-    def forward(self, x):
-        x = functional.max_pool2d(functional.relu(self.bn1(self.conv1(x))), 3, 2, 1)
-        return self.fc(self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3)))
-
-
-class ResNet50(ResNet18):
-    blocks, bottleneck = (3, 4, 6, 3), True
-
-
-def unit(channels, outputs, kernel=3, stride=1, groups=1):
-    """torchvision's Conv2dNormActivation with a ReLU6."""
-    convolution = nn.Conv2d(channels, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU6())
-
-
-class InvertedResidual(nn.Module):
-    def __init__(self, channels, outputs, stride, expansion):
-        super().__init__()
-        inside = channels * expansion
-        self.adds = stride == 1 and channels == outputs
-        first = [unit(channels, inside, 1)] if expansion != 1 else []
-        last = nn.Conv2d(inside, outputs, 1, bias=False)
-        self.conv = nn.Sequential(*first, unit(inside, inside, 3, stride, inside), last, nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return x + self.conv(x) if self.adds else self.conv(x)
-
-
-class MobileNetV2(nn.Module):
-    shape = (64, 64, 3)
-
-    def __init__(self):
-        super().__init__()
-        features, channels = [unit(3, 32, 3, 2)], 32
-        for expansion, outputs, count, stride in (
-            (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
-        ):  # fmt: skip
-            for block in range(count):
-                features.append(InvertedResidual(channels, outputs, stride if block == 0 else 1, expansion))
-                channels = outputs
-        self.features = nn.Sequential(*features, unit(channels, 1280, 1))
-        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 10))
-
-    def forward(self, x):
-        return self.classifier(self.features(x).mean((2, 3)))
-
-
-class Permute(nn.Module):
-    def __init__(self, *order):
-        super().__init__()
-        self.order = order
-
-    def forward(self, x):
-        return x.permute(self.order)
-
-
-class LayerNorm2d(nn.LayerNorm):
-    def forward(self, x):
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-class ConvNeXtBlock(nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        self.block = nn.Sequential(
-            nn.Conv2d(channels, channels, 7, padding=3, groups=channels), Permute(0, 2, 3, 1), nn.LayerNorm(channels, 1e-6),
-            nn.Linear(channels, 4 * channels), nn.GELU(), nn.Linear(4 * channels, channels), Permute(0, 3, 1, 2),
-        )  # fmt: skip
-        # Not 1e-6 as in torchvision, with which the block would not be seen.
-        self.layer_scale = nn.Parameter(torch.rand(channels, 1, 1) - 0.5)
-
-    def forward(self, x):
-        return x + self.layer_scale * self.block(x)
-
-
-class ConvNeXtTiny(nn.Module):
-    shape = (64, 64, 3)
-
-    def __init__(self):
-        super().__init__()
-        features = [nn.Sequential(nn.Conv2d(3, 96, 4, 4), LayerNorm2d(96, 1e-6))]
-        for channels, blocks in ((96, 3), (192, 3), (384, 9), (768, 3)):
-            if channels > 96:
-                features.append(nn.Sequential(LayerNorm2d(channels // 2, 1e-6), nn.Conv2d(channels // 2, channels, 2, 2)))
-            features.append(nn.Sequential(*(ConvNeXtBlock(channels) for _ in range(blocks))))
-        self.features = nn.Sequential(*features)
-        self.classifier = nn.Sequential(LayerNorm2d(768, 1e-6), nn.Flatten(), nn.Linear(768, 10))
-
-    def forward(self, x):
-        return self.classifier(self.features(x).mean((2, 3), keepdim=True))
 
 
 class DoubleConv(nn.Module):
@@ -396,10 +263,8 @@ def main():
             check = Check(sys.argv[1], name, network, Path(folder))
             check.from_cupola()
             check.from_pytorch()
-    for name, network in (("resnet18", ResNet18), ("resnet50", ResNet50), ("mobilenet_v2", MobileNetV2), ("convnext_tiny", ConvNeXtTiny),
-                          ("transposed_unet", TransposedUNet)):
-        with tempfile.TemporaryDirectory(prefix="cupola_interop_") as folder:
-            Check(sys.argv[1], name, network, Path(folder)).one_from_pytorch(1e-4)
+    with tempfile.TemporaryDirectory(prefix="cupola_interop_") as folder:
+        Check(sys.argv[1], "transposed_unet", TransposedUNet, Path(folder)).one_from_pytorch(1e-4)
     print("all checks passed")
 
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cupola's side of checkpoint.py and photographs.py, which hold networks against PyTorch's:
+// Cupola's side of checkpoint.py, zoo.py, photographs.py and weight_files.py, which hold it against PyTorch:
 //
-//   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS   writes a checkpoint of random values, and CHECKPOINT.pth
-//   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS    reads one
+//   checkpoint_tool write NETWORK CHECKPOINT IMAGES LOGITS            a checkpoint of random values, and CHECKPOINT.pth
+//   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS [WRITTEN]   reads one, and writes it with the file's names
+//   checkpoint_tool copy FILE COPY                                    writes the tensors of floats in a file as float32
 //
 // IMAGES holds float32 of the network's input, channels last, or is a photograph, a PNG file; LOGITS gets those of the
-// parameters and then, where the checkpoint has them, those of the moving averages. Any error is one message and the
-// status 1.
+// parameters and then, where the checkpoint has them, those of the moving averages. WRITTEN is a safetensors file where
+// its name ends so, else one of torch.save; COPY is a safetensors file. Any error is one message and the status 1.
 #include <fstream>
 #include <iterator>
 
@@ -15,16 +16,14 @@
 #include <cupola/data/image_file.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/open_tensor_file.hpp>
+#include <cupola/io/safetensors_writer.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
-#include <cupola/models/convnext.hpp>
-#include <cupola/models/efficientnet_lite0.hpp>
-#include <cupola/models/mobilenet_v2.hpp>
-#include <cupola/models/torchvision_resnet.hpp>
-#include <cupola/models/transposed_unet.hpp>
 #include <cupola/net/plan.hpp>
 
 #include "../standard.hpp"
+#include "zoo.hpp"
 
 namespace {
 
@@ -98,51 +97,72 @@ void append_logits(std::vector<float>& logits, const std::vector<float>& images,
     logits.insert(logits.end(), output, output + batch * Net::output_shape.size());
 }
 
+struct Arguments {
+    std::string_view command, network;
+    std::string checkpoint, images, logits, written;
+};
+
 template <class Net>
-void run(std::string_view command, const std::string& path, const std::string& image_path,
-         const std::string& logits_path) {
-    if (command == "write") {
+void run(const Arguments& arguments, const NameTable& names = {}) {
+    if (arguments.command == "write") {
         const Checkpoint checkpoint = random_checkpoint(Net::layers);
-        write_checkpoint(path, Net::layers, checkpoint);
-        write_torch_file(path + ".pth", Net::layers, checkpoint.state);
+        write_checkpoint(arguments.checkpoint, Net::layers, checkpoint);
+        write_torch_file(arguments.checkpoint + ".pth", Net::layers, checkpoint.state);
     }
-    const Checkpoint checkpoint = read_checkpoint(path, Net::layers);
-    const std::vector<float> images = read_samples<Net>(image_path);
+    const Checkpoint checkpoint = read_checkpoint(arguments.checkpoint, Net::layers, {.names = names});
+    const std::vector<float> images = read_samples<Net>(arguments.images);
     std::vector<float> logits;
     append_logits<Net>(logits, images, checkpoint.state.parameters, checkpoint.state.buffers);
     if (!checkpoint.state.averages.empty()) {
         append_logits<Net>(logits, images, checkpoint.state.averages, checkpoint.state.buffers);
     }
-    std::ofstream file(logits_path, std::ios::binary);
+    std::ofstream file(arguments.logits, std::ios::binary);
     file.write(reinterpret_cast<const char*>(logits.data()),
                static_cast<std::streamsize>(logits.size() * sizeof(float)));
     file.close();
-    require<DataError>(!file.fail(), logits_path, " cannot be written");
+    require<DataError>(!file.fail(), arguments.logits, " cannot be written");
+    if (arguments.written.ends_with(".safetensors")) {
+        write_checkpoint(arguments.written, Net::layers, checkpoint);
+    } else if (!arguments.written.empty()) {
+        write_torch_file(arguments.written, Net::layers, checkpoint.state, names);
+    }
+}
+
+void copy_tensors(const std::string& path, const std::string& to) {
+    const std::unique_ptr<TensorFile> file = open_tensor_file(path);
+    std::vector<TensorHeader> headers;
+    for (const SafeTensor& tensor : file->tensors()) {
+        if (impl::is_stored_float(tensor.type)) headers.push_back({std::string(tensor.name), "F32", tensor.shape()});
+    }
+    SafetensorsWriter copy(to, headers, {});
+    for (const TensorHeader& header : headers) {
+        const SafeTensor& tensor = file->at(header.name);
+        std::vector<float> values(tensor.elements());
+        file->read_floats(tensor, values.data());
+        copy.write(std::as_bytes(std::span(values)));
+    }
+    copy.commit();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(argc == 6, "checkpoint_tool takes write or read, a network, a checkpoint, images and logits");
-    const std::string_view command = argv[1], network = argv[2];
-    require(command == "write" || command == "read", "checkpoint_tool has no command ", command);
-    if (network == "tutorial") {
-        run<Cifar10Net>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "resnet18") {
-        run<ResNet18<10, 64>>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "resnet50") {
-        run<ResNet50<10, 64>>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "mobilenet_v2") {
-        run<MobileNetV2<10, 64>>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "efficientnet_lite0") {
-        run<EfficientNetLite0<>>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "convnext_tiny") {
-        run<ConvNeXtTiny<10, 64>>(command, argv[3], argv[4], argv[5]);
-    } else if (network == "transposed_unet") {
-        run<TransposedUNet<16, 24, 3, 5, 4, 2>>(command, argv[3], argv[4], argv[5]);
+    if (argc == 4 && std::string_view(argv[1]) == "copy") {
+        copy_tensors(argv[2], argv[3]);
+        return 0;
+    }
+    require(argc == 6 || argc == 7, "checkpoint_tool takes write or read, a network, a checkpoint, images and logits");
+    const Arguments arguments{argv[1], argv[2], argv[3], argv[4], argv[5], argc == 7 ? argv[6] : ""};
+    require(arguments.command == "write" || arguments.command == "read", "checkpoint_tool has no command ",
+            arguments.command);
+    if (arguments.network == "tutorial") {
+        run<Cifar10Net>(arguments);
+    } else if (arguments.network == "residual") {
+        run<ResidualNet>(arguments);
     } else {
-        require(network == "residual", "checkpoint_tool has no network ", network);
-        run<ResidualNet>(command, argv[3], argv[4], argv[5]);
+        const bool found = zoo::with_network(arguments.network,
+                                             [&]<class Net>(const NameTable& names) { run<Net>(arguments, names); });
+        require(found, "checkpoint_tool has no network ", arguments.network);
     }
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
