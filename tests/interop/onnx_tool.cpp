@@ -16,12 +16,12 @@
 #include <cupola/layers.hpp>
 #include <cupola/layers/on_device.hpp>
 #include <cupola/models/cifar10_net.hpp>
-#include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/frozen.hpp>
 #include <cupola/predict.hpp>
 
 #include "../standard.hpp"
+#include "zoo.hpp"
 
 namespace {
 
@@ -221,7 +221,8 @@ int main(int argc, char** argv) try {
         run<Net>(layout, std::atoll(argv[3]), argv[4]);
         return 1;
     };
-    const int runs = with.operator()<Cifar10Net>("tutorial") + with.operator()<ResNet18<5, 32>>("resnet18") +
+    const auto of_zoo = [&]<class Net>(const NameTable&) { run<Net>(layout, std::atoll(argv[3]), argv[4]); };
+    const int runs = (zoo::with_network(network, of_zoo) ? 1 : 0) + with.operator()<Cifar10Net>("tutorial") +
                      with.operator()<Windows>("windows") + with.operator()<Groups>("groups") +
                      with.operator()<Blocks>("blocks") + with.operator()<Features>("features") +
                      with.operator()<Gates>("gates") + with.operator()<Norms>("norms") +
