@@ -4,10 +4,10 @@
 //
 //   onnx_tool NETWORK nchw|nhwc BATCH FOLDER
 //
-// writes FOLDER/model.onnx with random weights, a batch of random samples, FOLDER/NAME.in for each input, and what
-// Predictor computes of it, FOLDER/NAME.out for each output: bare numbers, channels last. An output whose features were
-// flattened from an image has a name that ends with its extents, "flat_3_2_4". Any error is one message and the status
-// 1.
+// writes FOLDER/model.onnx, of a network of zoo.hpp or of this file, with random weights, a batch of random samples,
+// FOLDER/NAME.in for each input, and what Predictor computes of it, FOLDER/NAME.out for each output: bare numbers,
+// channels last. An output whose features were flattened from an image has a name that ends with its extents,
+// "flat_3_2_4". Any error is one message and the status 1.
 #include <fstream>
 
 #include <cupola/cupola.hpp>
