@@ -33,7 +33,8 @@ public:
           row_parts_(std::min((threads + segments_ - 1) / segments_, side)),
           out_parts_(std::min((threads + segments_ * side - 1) / (segments_ * side), map.out / 16)),
           rows_at_once_(segments_ == 1 ? side / 2 : side),
-          block_(tiles_per_block(tiles_.count, 1, rows_at_once_ * side * (map.in + map.out), block_budget, 1)) {}
+          block_(std::max(tiles_per_block(tiles_.count, 1, rows_at_once_ * side * (map.in + map.out), block_budget, 1),
+                          std::min(tiles_.count, least_tiles))) {}
 
     [[nodiscard]] std::size_t scratch_floats() const {
         return static_cast<std::size_t>(zero_floats() + segments_ * (sum_floats() + map_.out) +
@@ -78,6 +79,9 @@ private:
     /// 512 KiB: 32 tiles of 64 + 64 channels, whose products take several times as long as reading and writing the
     /// sums.
     static constexpr std::int64_t block_budget = 131072;
+    /// Tiles of a block whose channels are too many for that: the sums of 512 x 512 channels take 38 MB, and each block
+    /// reads and writes them.
+    static constexpr std::int64_t least_tiles = 32;
     /// 1.5 MiB for the sums of all segments, where there are several.
     static constexpr std::int64_t segment_budget = 393216, max_segments = 16;
 
