@@ -118,6 +118,11 @@ TEST_CASE("tensors of one storage, of several types and of bytes are read") {
 TEST_CASE(
     "a parameter is its tensor, and pickles of Python 2 have lists for tuples and a list of pairs for a dictionary") {
     CHECK(names_in(one(pickle::call("_rebuild_parameter", {some, "\x88", "N"}))) == std::vector<std::string>{"a"});
+    // A parameter with attributes of its own, whose values may be anything.
+    const std::string attributes = pickle::dictionary({{"mine", pickle::integer(3)}, {"other", some}});
+    const std::string with_state = pickle::call("_rebuild_parameter_with_state", {some, "\x88", "N", attributes});
+    CHECK(names_in(one(with_state)) == std::vector<std::string>{"a"});
+    CHECK(floats_in(torch_zip(one(with_state), {six})) == floats_in(torch_zip(one(some), {six})));
     const std::string extents = "](" + pickle::integer(2) + "e", strides = "](" + pickle::integer(1) + "e";
     const std::string tensor = pickle::call(
         "_rebuild_tensor", {pickle::storage("FloatStorage", "0", 6), pickle::integer(1), extents, strides});
@@ -321,6 +326,8 @@ TEST_CASE("archives of other programs and other formats are refused by name") {
           "f is a zip archive, and not one of torch.save: it has no data.pkl");
     CHECK(refusal(zip({{"w/data.pkl", pickle::whole(object)}, {"w/byteorder", "big"}, {"w/data/0", six}})) ==
           "f has big-endian numbers, which cannot be read");
+    CHECK(refusal(zip({{"w/data.pkl", pickle::whole(object)}, {"w/byteorder", "be"}, {"w/data/0", six}})) ==
+          "f is damaged: its w/byteorder has 2 bytes, and neither \"little\" nor \"big\"");
     CHECK(refusal(torch_legacy(object, {six}, "\x89")) == "f has big-endian numbers, which cannot be read");
     CHECK(refusal(std::string(257, 'x') + "ustar" + std::string(300, '\0')) ==
           "f is a tar archive, as torch.save wrote before PyTorch 0.2, which cannot be read: in Python, "

@@ -82,12 +82,13 @@ struct PickleValue {
         std::string_view module, name;
         PickleGlobal global;
     };
-    static constexpr std::array<Known, 7> known{
+    static constexpr std::array<Known, 8> known{
         {{"collections", "OrderedDict", PickleGlobal::ordered_dict},
          {"torch._utils", "_rebuild_tensor", PickleGlobal::rebuild_tensor},
          {"torch._utils", "_rebuild_tensor_v2", PickleGlobal::rebuild_tensor_v2},
          {"torch._utils", "_rebuild_tensor_v3", PickleGlobal::rebuild_tensor_v3},
          {"torch._utils", "_rebuild_parameter", PickleGlobal::rebuild_parameter},
+         {"torch._utils", "_rebuild_parameter_with_state", PickleGlobal::rebuild_parameter},
          {"torch", "Size", PickleGlobal::size},
          {"torch", "device", PickleGlobal::device}}};
     for (const Known& each : known) {

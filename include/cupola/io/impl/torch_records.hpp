@@ -77,8 +77,10 @@ private:
         if (const ZipEntry* const order = archive.find(folder + "byteorder"); order != nullptr) {
             std::array<std::byte, 3> characters{};
             const std::uint64_t at = archive.data_of(*order);
-            if (order->size >= characters.size()) file_.read(at, characters);
-            require_little_endian(order->size >= characters.size() && characters[0] != std::byte{'b'});
+            require<DataError>(order->size >= characters.size(), path_, " is damaged: its ", order->name, " has ",
+                               order->size, " bytes, and neither \"little\" nor \"big\"");
+            file_.read(at, characters);
+            require_little_endian(characters[0] != std::byte{'b'});
         }
         const std::uint64_t begin = archive.data_of(*entry);
         pickle_ = std::make_unique<FileFront>(file_, begin, begin + entry->size);
