@@ -15,6 +15,18 @@ static_assert(VGG16<>::parameter_count == 138'357'544 && VGG16<>::output == Exte
               VGG16<>::input == Extents<224, 224, 3>{} && VGG16<>::buffer_elements == 0);
 static_assert(VGG16<10>::parameter_count == 138'357'544 - 990 * 4097 && VGG16<10>::output == Extents<10>{});
 
+// torchvision's average to 7 x 7 is not there where it is the identity.
+constexpr std::int64_t averages_of_vgg(std::span<const LayerInfo> layers) {
+    std::int64_t count = 0;
+    for (const LayerInfo& layer : layers) count += layer.description == "AdaptiveAvgPool2d 7 x 7" ? 1 : 0;
+    return count;
+}
+static_assert(VGG16<10>::layer_count == 39 && averages_of_vgg(VGG16<10>::layers) == 0 &&
+              averages_of_vgg(VGG16<10, 250, 231>::layers) == 0);
+static_assert(VGG16<10, 96, 224>::layer_count == 40 && averages_of_vgg(VGG16<10, 96, 224>::layers) == 1);
+static_assert(VGG16<10, 96, 224>::parameter_count == VGG16<10>::parameter_count &&
+              VGG16<10, 32>::output == Extents<10>{} && VGG16<10, 96, 224>::preprocessing.fit.height == 96);
+
 TEST_CASE("VGG16 has the names and extents of torchvision's file, and its dropouts") {
     // torchvision's configuration D: a number is a convolution and a ReLU of a Sequential, 0 a maximum.
     std::vector<std::string> expected;
