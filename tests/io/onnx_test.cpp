@@ -7,6 +7,7 @@
 
 #include <cupola/io/torch_file.hpp>
 #include <cupola/io/torch_writer.hpp>
+#include <cupola/layers/adaptive_avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/embedding.hpp>

@@ -13,6 +13,10 @@ namespace {
 
 std::string text_of(const GraphNumbers& numbers) {
     std::string result;
+    for (std::int64_t row = 0; row < numbers.rows; ++row) {
+        for (std::int64_t column = 0; column < numbers.columns; ++column)
+            result += text(column > 0 ? "," : row > 0 ? "|" : "", numbers.element(numbers, row, column));
+    }
     for (const double number : numbers.list) result += text(result.empty() ? "" : ",", number);
     if (numbers.type == GraphNumbers::Type::float32) result += 'f';
     return numbers.trailing_ones == 0 ? result : text(result, " of ", numbers.trailing_ones, " ones");
@@ -126,9 +130,10 @@ TEST_CASE("the other layers") {
     CHECK(form<UpsampleBilinear2d<2>>(image) ==
           "Resize(input, nothing, [1,1,2,2f]) mode=linear coordinate_transformation_mode=half_pixel");
     CHECK(form<AdaptiveAvgPool2d<3, 1>>(image) == "AveragePool kernel_shape=3,9 strides=3,9 pads=0,0,0,0");
-    CHECK(
-        message_of<InvalidArgument>([&] { (void)form<AdaptiveAvgPool2d<4>>(image); }) ==
-        "AdaptiveAvgPool2d to 4 x 4 of an image of 9 x 9 has no ONNX operator: its windows differ in size or overlap");
+    // Windows that overlap.
+    CHECK(form<AdaptiveAvgPool2d<2, 3>>({3, 4, 2}) ==
+          "MatMul([0.5,0.5,0|0,0.5,0.5f], input); MatMul(previous, [0.5,0,0|0.5,0.5,0|0,0.5,0.5|0,0,0.5f])");
+    CHECK(form<AdaptiveAvgPool2d<2, 1>>({1, 2, 2}) == "MatMul([1|1f], input); MatMul(previous, [0.5|0.5f])");
     CHECK(form<Pad2d<1, 2, 3, 4>>(image) == "Pad(previous, [0,0,1,3,0,0,2,4])");
     CHECK(form<Crop2d<1, 2, 3, 4>>(image) == "Slice(previous, [1,3], [7,5], [2,3])");
     CHECK(form<Permute<2, 0, 1>>(image) == "Transpose perm=0,3,1,2");  // of channels, height, width

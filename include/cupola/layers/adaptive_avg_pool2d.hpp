@@ -8,13 +8,11 @@
 //   output  rows x columns x channels
 //
 // AdaptiveAvgPool2d<1> has the values of GlobalAvgPool2d up to rounding, with height and width of 1. ONNX has no such
-// operator: an image of extents that are multiples of the output's is an AveragePool, and another one is
-// InvalidArgument.
+// operator: it is an AveragePool of an image whose extents are multiples of the output's, and two products else.
 #pragma once
 
 #include <cstdint>
 
-#include <cupola/core/error.hpp>
 #include <cupola/layers/graph_operator.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/resampling.hpp>
@@ -46,12 +44,20 @@ struct AdaptiveAvgPool2d {
         return Shape{rows, columns, input.channels()};
     }
 
+    /// Windows that differ in size or overlap are products with matrices of means: [rows, height] and [width, columns].
     static constexpr GraphOperators onnx(const Shape& input) {
         const std::int64_t height = input.height() / rows, width = input.width() / columns;
         if (height * rows != input.height() || width * columns != input.width()) {
-            impl::throw_joined<InvalidArgument>({"AdaptiveAvgPool2d to ", rows, " x ", columns, " of an image of ",
-                                                 input.height(), " x ", input.width(),
-                                                 " has no ONNX operator: its windows differ in size or overlap"});
+            GraphNumbers of_rows{.type = GraphNumbers::Type::float32, .rows = rows, .columns = input.height()};
+            of_rows.element = [](const GraphNumbers& matrix, std::int64_t row, std::int64_t column) {
+                return share(ResampledAxis(ResamplingKind::mean, matrix.columns, matrix.rows), row, column);
+            };
+            GraphNumbers of_columns{.type = GraphNumbers::Type::float32, .rows = input.width(), .columns = columns};
+            of_columns.element = [](const GraphNumbers& matrix, std::int64_t row, std::int64_t column) {
+                return share(ResampledAxis(ResamplingKind::mean, matrix.rows, matrix.columns), column, row);
+            };
+            return {GraphOperator("MatMul").constant(of_rows).input(),
+                    GraphOperator("MatMul").previous().constant(of_columns)};
         }
         return GraphOperator("AveragePool")
             .window(window_axis(input.height(), height, height, Padding::valid),
@@ -61,6 +67,14 @@ struct AdaptiveAvgPool2d {
     template <class BuildContext>
     static FactoryOf<ops::Resampling, BuildContext, ResamplingShape> operation(const BuildContext& build) {
         return {shape(build.input)};
+    }
+
+private:
+    /// The factor of input k in output i of an axis.
+    static double share(const ResampledAxis& axis, std::int64_t i, std::int64_t k) {
+        const auto output = static_cast<std::int32_t>(i), input = static_cast<std::int32_t>(k);
+        const ResampledAxis::Range range = axis.inputs(output);
+        return input >= range.begin && input < range.end ? double{axis.weight(output, input)} : 0.0;
     }
 };
 

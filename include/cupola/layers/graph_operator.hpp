@@ -59,6 +59,9 @@ struct GraphNumbers {
     bool scalar = false;
     /// For a constant, extents of 1 behind its first: two where its numbers are of an image's channels.
     std::size_t trailing_ones = 0;
+    /// For a constant that is a matrix, in place of the list: its extents, and its element of a row and a column.
+    std::int64_t rows = 0, columns = 0;
+    double (*element)(const GraphNumbers& matrix, std::int64_t row, std::int64_t column) = nullptr;
 };
 
 namespace impl {

@@ -90,9 +90,13 @@ inline void begin_field(std::string& message, std::uint32_t field, std::uint64_t
 template <class T>
 [[nodiscard]] std::string bytes_of(const GraphNumbers& numbers) {
     std::string result;
-    for (const double number : numbers.list) {
+    const auto add = [&](double number) {
         const T value = static_cast<T>(number);
         result.append(reinterpret_cast<const char*>(&value), sizeof value);
+    };
+    for (const double number : numbers.list) add(number);
+    for (std::int64_t row = 0; row < numbers.rows; ++row) {
+        for (std::int64_t column = 0; column < numbers.columns; ++column) add(numbers.element(numbers, row, column));
     }
     return result;
 }
@@ -174,6 +178,9 @@ private:
             if (tensor.stored != nullptr) {
                 for (std::size_t i = 0; i < tensor.stored->shape.rank; ++i)
                     writer.add_int64(1, tensor.stored->shape[i]);
+            } else if (constant.rows > 0) {
+                writer.add_int64(1, constant.rows);
+                writer.add_int64(1, constant.columns);
             } else if (!constant.scalar) {
                 writer.add_int64(1, static_cast<std::int64_t>(constant.list.size()));
                 for (std::size_t i = 0; i < constant.trailing_ones; ++i) writer.add_int64(1, 1);
