@@ -19,6 +19,7 @@
 #include <cupola/layers/elu.hpp>
 #include <cupola/layers/embedding.hpp>
 #include <cupola/layers/flatten.hpp>
+#include <cupola/layers/flatten_channels_last.hpp>
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/gelu.hpp>
 #include <cupola/layers/global_avg_pool1d.hpp>

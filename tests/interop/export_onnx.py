@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import onnx
 
-LAYERS = ("tutorial", "windows", "groups", "blocks", "features", "gates", "norms", "sequences", "four_extents", "inputs")
+LAYERS = ("tutorial", "windows", "groups", "blocks", "features", "flattened", "gates", "norms", "sequences", "four_extents", "inputs")
 ZOO = ("resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "efficientnet_lite0", "convnext_tiny", "transposed_unet",
        "efficientnet_b0", "pnet", "rnet", "onet")  # fmt: skip
 BOUND = 1e-4

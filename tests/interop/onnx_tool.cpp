@@ -84,6 +84,14 @@ struct Features : Sequential<Input<3, 2, 4>, Flatten, SiLU, Output<"flat_3_2_4">
     Named<"fourth", Linear<3>>, Keep<"z">, From<"flat">, Concat<Identity, Linear<2>>, Named<"fifth", Linear<3>>,
     AddFrom<"z">> {};
 
+/// Features that were flattened in another order than PyTorch's, and of an image that was permuted.
+struct Flattened : Sequential<Input<3, 2, 4>, Keep<"x">,
+    FlattenChannelsLast, SiLU, Output<"channels_last">, Named<"group", GroupNorm<4>>, Named<"a", Linear<5>>, Output<"of_channels_last">,
+    From<"x">, Permute<1, 0, 2>, FlattenChannelsLast, Named<"b", Linear<5>>, Output<"of_permuted">,
+    From<"x">, Permute<1, 0, 2>, Flatten, Named<"c", Linear<5>>, Output<"of_transposed">,
+    From<"x">, Permute<2, 0, 1>, FlattenChannelsLast, Named<"d", Linear<5>>, Output<"of_channels_first">,
+    From<"x">, Reshape<-1>, Named<"e", Linear<4>>> {};
+
 /// All activations, and products of values with and without height and width.
 struct Gates : Sequential<Input<5, 4, 6>, Keep<"x">,
     ReLU6, Output<"relu6">, From<"x">, ELU<0.7>, Output<"elu">, From<"x">, SELU, Output<"selu">, From<"x">,
@@ -102,7 +110,8 @@ struct Norms : Sequential<Input<5, 4, 6>, Keep<"x">,
     Named<"layer", LayerNorm<>>, Output<"layer_norm">, From<"x">, Named<"rms", RMSNorm<1e-3>>, Output<"rms_norm">, From<"x">,
     Named<"group", GroupNorm<3, 1e-4>>, Output<"group_norm">, From<"x">, InstanceNorm2d<>, Output<"instance_norm">, From<"x">,
     Named<"affine", InstanceNorm2d<1e-5, with_affine>>, Output<"affine_norm">, From<"x">, Softmax, Output<"soft">, From<"x">,
-    LogSoftmax, Output<"log_soft">, Flatten, Named<"layer1", LayerNorm<>>, Named<"rms1", RMSNorm<>>, Named<"group1", GroupNorm<4>>,
+    LogSoftmax, Output<"log_soft">, Flatten, Named<"layer1", LayerNorm<>>, Named<"rms1", RMSNorm<>>, Named<"group1", GroupNorm<1>>,
+    Named<"mixed", Linear<16>>, Named<"group4", GroupNorm<4>>,
     Named<"head", Linear<9>>, LogSoftmax, Output<"classes">, Softmax, Keep<"y">,
     FromInput<"words", 7>, Embedding<20, 8>, Linear<12, per_position>, ReLU, Linear<8, per_position, no_bias>, Named<"layer2", LayerNorm<>>, Named<"rms2", RMSNorm<>>,
     Named<"group2", GroupNorm<2>>, Softmax, Output<"words_out">, Flatten, ConcatWith<"y">> {};
@@ -226,9 +235,9 @@ int main(int argc, char** argv) try {
     const int runs = (zoo::with_network(network, of_zoo) ? 1 : 0) + with.operator()<Cifar10Net>("tutorial") +
                      with.operator()<Windows>("windows") + with.operator()<Groups>("groups") +
                      with.operator()<Blocks>("blocks") + with.operator()<Features>("features") +
-                     with.operator()<Gates>("gates") + with.operator()<Norms>("norms") +
-                     with.operator()<Sequences>("sequences") + with.operator()<FourExtents>("four_extents") +
-                     with.operator()<Inputs>("inputs");
+                     with.operator()<Flattened>("flattened") + with.operator()<Gates>("gates") +
+                     with.operator()<Norms>("norms") + with.operator()<Sequences>("sequences") +
+                     with.operator()<FourExtents>("four_extents") + with.operator()<Inputs>("inputs");
     require(runs == 1, "onnx_tool has no network ", network);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

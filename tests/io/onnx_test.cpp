@@ -11,6 +11,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/embedding.hpp>
+#include <cupola/layers/flatten_channels_last.hpp>
 #include <cupola/layers/from_bytes.hpp>
 #include <cupola/layers/global_avg_pool1d.hpp>
 #include <cupola/layers/reshape.hpp>
@@ -150,6 +151,32 @@ TEST_CASE("images are channels last in the file if the options say so") {
     CHECK(apart.values<std::int64_t>() == std::vector<std::int64_t>{0, 3, 8});
     CHECK(model.initializers.at("4/Sigmoid/Reshape/Transpose/Reshape/constant").values<std::int64_t>() ==
           std::vector<std::int64_t>{0, -1});
+}
+
+TEST_CASE(
+    "features that are flattened with their channels last keep their order, and so do the weights that read them") {
+    struct Net : Sequential<Input<2, 2, 3>, FlattenChannelsLast, Named<"fc", Linear<1, no_bias>>> {};
+    const OnnxModel model = written<Net>();
+    CHECK(model.nodes == Texts{"Transpose(input) perm=0,2,3,1 -> 0/Transpose", "Flatten(0/Transpose) -> 0/Flatten",
+                               "Gemm(0/Flatten, fc.weight) transB=1 -> output"});
+    const std::vector<float> parameters = arena<Net>(1);
+    CHECK(model.initializers.at("fc.weight").values<float>() ==
+          std::vector<float>(parameters.begin(), parameters.begin() + 12));
+}
+
+TEST_CASE("an average with windows that overlap is two products with matrices of the file") {
+    struct Net : Sequential<Input<3, 4, 2>, Named<"mean", AdaptiveAvgPool2d<2, 3>>> {};
+    const OnnxModel model = written<Net>();
+    CHECK(model.nodes == Texts{"MatMul(mean/MatMul/constant, input) -> mean/MatMul",
+                               "MatMul(mean/MatMul, mean/MatMul_1/constant) -> output"});
+    const OnnxTensor rows = model.initializers.at("mean/MatMul/constant"),
+                     columns = model.initializers.at("mean/MatMul_1/constant");
+    CHECK(rows.dims == std::vector<std::int64_t>{2, 3});
+    CHECK(rows.type == 1);
+    CHECK(rows.values<float>() == std::vector<float>{0.5F, 0.5F, 0, 0, 0.5F, 0.5F});
+    CHECK(columns.dims == std::vector<std::int64_t>{4, 3});
+    CHECK(columns.values<float>() == std::vector<float>{0.5F, 0, 0, 0.5F, 0.5F, 0, 0, 0.5F, 0.5F, 0, 0, 0.5F});
+    CHECK(model.outputs == Texts{"output: 1 [N, 2, 2, 3]"});
 }
 
 TEST_CASE("inputs have the types and the names of their columns, and one value may be several outputs") {

@@ -6,8 +6,12 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>
+#include <cupola/layers/flatten_channels_last.hpp>
+#include <cupola/layers/group_norm.hpp>
 #include <cupola/layers/linear.hpp>
+#include <cupola/layers/permute.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/layers/reshape.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace {
@@ -25,6 +29,11 @@ struct UnnamedParameter {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     static constexpr Parameters parameters(const Shape&) { return Parameter{.shape = {3}}; }
     static constexpr Parameters buffers(const Shape&) { return Parameter{.name = "mean", .shape = {3}}; }
+};
+
+/// A layer of a user that lists features, and states nothing of their order.
+struct OwnList {
+    static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
 };
 
 template <class... Modules>
@@ -114,6 +123,35 @@ TEST_CASE("only what says that its last axis is that of the input takes the orde
     CHECK(stored_layout<Square>(1).values == counted_floats(12));
     // Behind a matrix the features are its own.
     CHECK(stored_layout<LayoutNet<Flatten, Linear<12, no_bias>, PerFeature>>(1).values == counted_floats(12));
+}
+
+TEST_CASE("the layer that lists an image's features says in which order files have them, whatever is before it") {
+    // The features of an image of 2 x 3 pixels with 2 channels; of the columns of a weight, the number here of each in
+    // the file, as PyTorch computes them of torch.arange(12).reshape(1, 2, 3, 2).permute(0, 3, 1, 2):
+    const auto columns = []<class... Modules>(impl::ModuleList<Modules...>) {
+        struct Net : Sequential<Input<2, 3, 2>, Modules..., Linear<1, no_bias>> {};
+        return stored_layout<Net>().values;
+    };
+    const LayoutFloats channels_first{0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11};
+    CHECK(columns(impl::ModuleList<Flatten>{}) == channels_first);                  // x.flatten(1)
+    CHECK(columns(impl::ModuleList<Reshape<-1>>{}) == channels_first);              // x.view(1, -1)
+    CHECK(columns(impl::ModuleList<FlattenChannelsLast>{}) == counted_floats(12));  // x.permute(0, 2, 3, 1).flatten(1)
+    CHECK(columns(impl::ModuleList<FlattenChannelsLast, ReLU>{}) == counted_floats(12));
+    // Columns count what the permuted image lists here, (w, h, c): x.permute(0, 3, 2, 1) and x.permute(0, 1, 3, 2).
+    CHECK(columns(impl::ModuleList<Permute<1, 0, 2>, FlattenChannelsLast>{}) == counted_floats(12));
+    CHECK(columns(impl::ModuleList<Permute<1, 0, 2>, Flatten>{}) == channels_first);
+    // Neither a layer that states nothing nor one of two extents is guessed to be a Flatten.
+    CHECK(columns(impl::ModuleList<OwnList>{}) == counted_floats(12));
+    CHECK(columns(impl::ModuleList<Reshape<6, 2>, Flatten>{}) == counted_floats(12));
+    CHECK(columns(impl::ModuleList<Reshape<6, 2>, Reshape<-1>>{}) == counted_floats(12));
+}
+
+TEST_CASE("one group of flattened features has its factors in the order of the file") {
+    const LayoutFloats reordered{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+    CHECK(stored_layout<LayoutNet<Flatten, GroupNorm<1>>>().values == reordered);
+    CHECK(stored_layout<LayoutNet<Flatten, GroupNorm<1>>>(1).values == reordered);
+    CHECK(stored_layout<LayoutNet<FlattenChannelsLast, GroupNorm<4>>>().values == counted_floats(12));
+    CHECK(stored_layout<LayoutNet<Flatten, Linear<12, no_bias>, GroupNorm<4>>>(1).values == counted_floats(12));
 }
 
 TEST_CASE("a parameter without a name is stored under that of its layer, beside the layer's buffers") {

@@ -124,6 +124,8 @@ TEST_CASE("the other layers") {
     CHECK(form<ScaleChannels<>>(image) == "Mul(input, )");
     CHECK(form<SiLU>(image) == "Sigmoid; Mul(input, previous)");
     CHECK(form<Flatten>(image) == "Flatten");
+    CHECK(form<FlattenChannelsLast>(image) == "Transpose perm=0,2,3,1; Flatten");
+    CHECK(form<FlattenChannelsLast>({9, 4}) == "Flatten");
     CHECK(form<Upsample2d<3>>(image) ==
           "Resize(input, nothing, [1,1,3,3f]) mode=nearest coordinate_transformation_mode=asymmetric "
           "nearest_mode=floor");

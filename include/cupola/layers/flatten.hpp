@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flatten: views height x width x channels as one extent, in that order (feature = (y * width + x) * channels + c).
-// Nothing is copied: output and input are the same memory.
+// Flatten: views height x width x channels as one extent, in that order (feature = (y * width + x) * channels + c);
+// files have (c, h, w), PyTorch's (layers/flatten_channels_last.hpp). Output and input are the same memory.
 #pragma once
 
 #include <cupola/layers/graph_operator.hpp>
@@ -11,7 +11,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 struct Flatten {
     static constexpr LayerKind kind = LayerKind::view;
-    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerTraits traits{
+        .backward_reads_input = false, .backward_reads_output = false, .flattens = true};
 
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
 

@@ -7,8 +7,12 @@
 //   output   the same
 //   weight   [channels], initially one
 //   bias     [channels], initially zero
+//
+// The features of an image have another order behind a Flatten than in PyTorch, so that neighbours there are not
+// neighbours here: several groups of them are an error. GroupNorm before the Flatten normalises groups of channels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -82,9 +86,26 @@ struct GroupNorm {
         return input;
     }
 
+    /// The error in the layers before it: a Flatten, as long as every feature has kept its place since.
+    template <class Layers>
+    static constexpr std::string_view conflict_with(const Layers& layers, std::size_t value) {
+        while (groups > 1 && value > 0) {
+            const auto& layer = layers[value - 1];
+            const Shape& image = layer.input;
+            if (layer.traits.flattens && image.rank == 3 && image.channels() > 1 && image.size() > image.channels())
+                return "would have groups of other features than PyTorch's, whose order behind a Flatten is channel, "
+                       "height, width: put it before the Flatten, or flatten by FlattenChannelsLast";
+            if (layer.output != layer.input) break;
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+                if (layer.parameters.list[p].shape.rank > 1) return {};
+            }
+            value = layer.reads;
+        }
+        return {};
+    }
+
     static constexpr Parameters parameters(const Shape& input) {
-        return {Parameter{.name = "weight", .shape = {input.channels()}, .initializer = constant(1)},
-                Parameter{.name = "bias", .shape = {input.channels()}}};
+        return {per_channel("weight", 1, input), per_channel("bias", 0, input)};
     }
 
     static constexpr GraphOperators onnx(const Shape& input) {
@@ -98,6 +119,15 @@ struct GroupNorm {
                                .channels = input.channels(),
                                .groups = groups,
                                .epsilon = epsilon}};
+    }
+
+private:
+    /// One group is of all features, whatever their order.
+    static constexpr Parameter per_channel(const char* name, double initial, const Shape& input) {
+        return {.name = name,
+                .shape = {input.channels()},
+                .initializer = constant(initial),
+                .layout = groups == 1 ? FileLayout::input_features : FileLayout::as_here};
     }
 };
 

@@ -76,6 +76,8 @@ struct LayerTraits {
     ElementType reads = ElementType::float32;
     /// For a layer of ids: they are in [0, ids).
     std::int64_t ids = 0;
+    /// Its output lists the features of an image that files have in the order (channel, height, width), as Flatten's.
+    bool flattens = false;
     /// It is the identity in evaluation, as Dropout is: two networks that differ in such layers alone predict the same.
     bool only_in_training = false;
     /// The device that the layer is placed on (layers/on_device.hpp); empty for the network's own device.

@@ -11,6 +11,7 @@
 // statistics of its batch cannot be placed, because replicas could not exchange them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -44,6 +45,11 @@ struct OffloadedLayer {
         if (buffers_of<L>(input).count > 0)
             return ShapeError{"keeps statistics of its batch, so OnDevice cannot place it on another device"};
         return L::output(input);
+    }
+    template <class Layers>
+        requires requires(const Layers& layers, std::size_t value) { L::conflict_with(layers, value); }
+    static constexpr std::string_view conflict_with(const Layers& layers, std::size_t value) {
+        return L::conflict_with(layers, value);
     }
     static constexpr Parameters parameters(const Shape& input) { return parameters_of<L>(input); }
     static constexpr std::int64_t multiply_adds(const Shape& input) { return multiply_adds_of<L>(input); }

@@ -7,7 +7,8 @@
 //   output  the extents, which have as many elements
 //
 // The order is height, width, channels. PyTorch's `view(channels, height, width)` of features has them channels first:
-// Reshape<channels, height, width> and then Permute<1, 2, 0>.
+// Reshape<channels, height, width> and then Permute<1, 2, 0>. Reshape<-1> is Flatten, and weights that read its output
+// have their columns in the order of PyTorch's `x.view(N, -1)` in files (layers/flatten_channels_last.hpp).
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ namespace cupola { inline namespace CUPOLA_ABI {
 template <std::int64_t... extents>
 struct Reshape {
     static constexpr LayerKind kind = LayerKind::view;
-    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
     static constexpr std::size_t rank = sizeof...(extents);
+    static constexpr LayerTraits traits{
+        .backward_reads_input = false, .backward_reads_output = false, .flattens = rank == 1};
     static constexpr std::int64_t given[rank + 1] = {extents..., 0};
     static constexpr int open = (0 + ... + (extents == -1 ? 1 : 0));
     static constexpr bool positive = ((extents >= 1 || extents == -1) && ...);

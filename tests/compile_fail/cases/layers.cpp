@@ -96,6 +96,25 @@
 // An Input whose number of elements has more than 64 bits.
 // expect: the Input, 4294967296 x 4294967296, has more than 2^40 elements
 /* wrong */ struct Net : Sequential<Input<std::int64_t{1} << 32, std::int64_t{1} << 32>, Flatten, Linear<2>> {};
+// case: epsilon_of_a_layer_norm
+// expect: layer 2 (LayerNorm<0>) has an epsilon that is not positive and finite; its input is 7 from layer 1 (Linear<7>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.0>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.5>> {};
+
+// case: epsilon_of_a_root_mean_square
+// expect: layer 2 (RMSNorm<-1>) has an epsilon that is not positive and finite; its input is 9 from layer 1 (Linear<9>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<-1.0>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<1.0>> {};
+
+// case: groups_behind_flatten
+// Behind an activation too. One group, and features that files have in the same order, are accepted.
+// expect: would have groups of other features than PyTorch's, whose order behind a Flatten is channel, height, width: put it before the Flatten, or flatten by FlattenChannelsLast; its input is 48 from layer 2 (ReLU)
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<4>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, FlattenChannelsLast, ReLU, GroupNorm<4>> {};
+/* right */ struct OneGroup : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<1>> {};
+/* right */ struct OfLinear : Sequential<Input<4, 4, 3>, Flatten, Linear<48>, GroupNorm<4>> {};
+/* right */ struct OfOneChannel : Sequential<Input<4, 4, 1>, Flatten, GroupNorm<4>> {};
+
 /* right */ struct Net : Sequential<Input<1 << 16, 1 << 16>, Flatten, Linear<2>> {};
 
 // case: instance_norm_of_one_pixel

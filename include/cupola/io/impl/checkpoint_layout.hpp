@@ -32,6 +32,11 @@ struct StoredTensor {
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(blocks * places * channels); }
 };
 
+/// Whether a layer lists the features of an image in another order here than in files: it states that it does.
+[[nodiscard]] inline bool flattens_image(const LayerInfo& layer) {
+    return layer.traits.flattens && layer.input.rank == 3 && layer.output.rank == 1;
+}
+
 /// One parameter of a layer whose input was flattened from `unflattened`, if that has extents.
 [[nodiscard, gnu::cold]] inline StoredTensor stored_tensor(std::string name, const Parameter& parameter,
                                                            std::int64_t offset, const Shape& unflattened) {
@@ -84,9 +89,7 @@ struct StoredTensors {
             tensors.buffers.push_back(
                 stored_tensor(buffer_name(layers, r, b), layer.buffers.list[b], layer.buffer_offsets[b], order));
         }
-        const bool flattens =
-            layer.input.rank == 3 && layer.output.rank == 1 && layer.input.size() == layer.output.size();
-        if (flattens) {
+        if (flattens_image(layer)) {
             unflattened[r + 1] = layer.input;
         } else if (!mixes) {
             unflattened[r + 1] = order;

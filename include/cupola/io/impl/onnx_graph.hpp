@@ -150,8 +150,7 @@ private:
         const FeatureOrder order = order_for(i, value, second);
         value = in_order(value, order);
         second = in_order(second, order);
-        const bool flattens =
-            value.shape.rank == 3 && layer.output.rank == 1 && !value.ids && layer.output.size() == value.shape.size();
+        const bool flattens = flattens_image(layer) && !value.ids;
         const GraphOperators operators = forms_[i](layer.input, second.shape);
         std::vector<std::string> results;
         for (const GraphOperator& each : operators) results.push_back(add_operator(i, each, value, second, results));

@@ -203,7 +203,10 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     layer.name = name;
     layer.input = walk.shape;
     layer.reads = walk.value;
-    const std::string_view wrong_input = fill_layer<L>(layer, walk.parameters[walk.count], walk.buffers[walk.count]);
+    std::string_view wrong_input = fill_layer<L>(layer, walk.parameters[walk.count], walk.buffers[walk.count]);
+    // A layer that the layers before it matter for, as for GroupNorm.
+    if constexpr (requires { L::conflict_with(walk.layers, walk.value); })
+        wrong_input = wrong_input.empty() ? L::conflict_with(walk.layers, walk.value) : wrong_input;
     walk.list_count += layer.parameters.count + layer.buffers.count;
     if constexpr (!Layer<L>) {
         describe(walk.diagnostic, walk.count + 1, layer);
