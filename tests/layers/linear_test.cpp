@@ -31,7 +31,7 @@ static_assert(parameters_of<Linear<10>>(Shape{4}).list[0].initializer == he_norm
 static_assert(parameters_of<Linear<10>>(Shape{4}).list[1].initializer == constant(0.0));
 
 static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().backward_reads_output &&
-              traits_of<Local3>().absorbs_relu);
+              traits_of<Local3>().absorbs_relu && !traits_of<Local3>().absorbs_relu6);
 
 static_assert(std::string_view(Linear<0>::output(Shape{4}).error) ==
               "has the number of features 0, which must be at least 1");
@@ -45,6 +45,7 @@ static_assert(PerPosition::output(Shape{7, 5, 3}).shape == Shape{7, 5, 10} &&
 static_assert(multiply_adds_of<PerPosition>(Shape{7, 5, 3}) == 7 * 5 * 3 * 10);
 static_assert(parameters_of<PerPosition>(Shape{7, 5, 3}).list[0].shape == Shape{10, 3} &&
               parameters_of<PerPosition>(Shape{7, 5, 3}).list[0].fan_in == 3);
+static_assert(traits_of<PerPosition>().absorbs_relu6);
 static_assert(description_of<Linear<10, per_position, no_bias>>() == "Linear 10, per position, no bias");
 static_assert(std::string_view(PerPosition::output(Shape{1, std::int64_t{1} << 30, 1}).error) ==
               "has an input of more than 2^29 rows or columns");

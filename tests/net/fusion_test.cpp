@@ -175,8 +175,9 @@ struct BothOrdersPadded
                  Conv2d<20, 3>, ReLU, MaxPool2d<3, 1, pad(1)>, Conv2d<20, 3>, ReLU, LocalResponseNorm<2, 0.1>,
                  MaxPool2d<3, 2, pad(1)>, Flatten, Linear<5>> {};
 
-struct WithRelu6 : Sequential<Input<9, 8, 3>, Conv2d<16, 3>, ReLU6, MaxPool2d<2>, Conv2d<16, 3>, BatchNorm2d<>, ReLU6,
-                              MaxPool2d<2>, LocalResponseNorm<2, 0.1>, Flatten, Linear<5>> {};
+struct WithRelu6
+    : Sequential<Input<9, 8, 3>, Conv2d<16, 3>, ReLU6, MaxPool2d<2>, Linear<8, per_position>, ReLU6, Conv2d<16, 3>,
+                 BatchNorm2d<>, ReLU6, MaxPool2d<2>, LocalResponseNorm<2, 0.1>, Flatten, Linear<5>> {};
 
 }  // namespace
 

@@ -35,6 +35,7 @@ struct Linear {
     static constexpr LayerKind kind = is_per_position ? LayerKind::convolution : LayerKind::plain;
     static constexpr LayerTraits traits{.backward_reads_output = false,
                                         .absorbs_relu = true,
+                                        .absorbs_relu6 = is_per_position,
                                         .can_omit_parameter_gradients = true,
                                         .reads_input_for_parameters = true};
     static constexpr LayerDescription description =
