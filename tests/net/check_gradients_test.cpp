@@ -6,7 +6,11 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/layers/adaptive_avg_pool2d.hpp>
+#include <cupola/layers/crop2d.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
+#include <cupola/layers/pad2d.hpp>
+#include <cupola/layers/upsample_bilinear2d.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/net/check_gradients.hpp>
 
@@ -248,6 +252,10 @@ TEST_CASE("every layer of Cupola has correct gradients and keeps to the contract
         passes(check_gradients<BatchNorm2d<>, Host>({5, 7, 20}, {.batch = 3}, device));
         passes(check_gradients<BatchNorm2d<1e-3, 0.99>, Host>({4, 4, 3}, {.batch = 4}, device));
         passes(check_gradients<GlobalAvgPool2d, Host>({5, 7, 16}, {}, device));
+        passes(check_gradients<Pad2d<1, 0, 2, 3>, Host>({4, 3, 5}, {}, device));
+        passes(check_gradients<Crop2d<1, 0, 2, 1>, Host>({6, 5, 3}, {}, device));
+        passes(check_gradients<AdaptiveAvgPool2d<3, 4>, Host>({7, 5, 3}, {.batch = 3}, device));
+        passes(check_gradients<UpsampleBilinear2d<2>, Host>({3, 4, 5}, {}, device));
         passes(check_gradients<OptionAShortcut<20, 2>, Host>({6, 5, 16}, {}, device));
         passes(check_gradients<OptionAShortcut<5>, Host>({3, 4, 3}, {}, device));
     }

@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// case: axis_given_twice
+// expect: layer 1 (Permute<0, 1, 1>) expects each axis of its input once, from 0 on; its input is 8 x 6 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 6, 3>, Permute<0, 1, 1>> {};
+/* right */ struct Net : Sequential<Input<8, 6, 3>, Permute<0, 2, 1>> {};
+
+// case: axis_missing
+// expect: layer 1 (Permute<1, 0>) permutes 2 axes, and its input has another number of them; its input is 8 x 6 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 6, 3>, Permute<1, 0>> {};
+/* right */ struct Net : Sequential<Input<8, 6>, Permute<1, 0>> {};
+
+// case: averages_of_no_columns
+// expect: layer 1 (AdaptiveAvgPool2d<2, 0>) has the number of columns 0, which must be at least 1; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, AdaptiveAvgPool2d<2, 0>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, AdaptiveAvgPool2d<2, 1>> {};
+
 // case: beta_of_zero
 // expect: layer 2 (Softplus<0>) has a beta that is not between 1e-37 and 1e37; its input is 8 from layer 1 (Linear<8>)
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, Softplus<0>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, Softplus<0.5>> {};
+
+// case: bilinear_by_zero
+// expect: layer 1 (UpsampleBilinear2d<0>) has the factor 0, which must be at least 1; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, UpsampleBilinear2d<0>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, UpsampleBilinear2d<1>> {};
 
 // case: convolution_after_flatten
 // expect: layer 2 (Conv2d<8, 3>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
@@ -45,6 +65,11 @@
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, valid, dilation(4)>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3, pad(1), dilation(4)>> {};
 
+// case: drop_path_rate
+// expect: layer 2 (DropPath<1.5>) has a rate outside [0, 1); its input is 8 from layer 1 (Linear<8>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, DropPath<1.5>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<8>, DropPath<0.5>> {};
+
 // case: dropout2d_after_flatten
 // expect: layer 2 (Dropout2d<0.5>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Flatten, Dropout2d<0.5>> {};
@@ -71,6 +96,25 @@
 /* wrong */ struct Net : Sequential<> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<2>> {};
 
+// case: epsilon_of_a_layer_norm
+// expect: layer 2 (LayerNorm<0>) has an epsilon that is not positive and finite; its input is 7 from layer 1 (Linear<7>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.0>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.5>> {};
+
+// case: epsilon_of_a_root_mean_square
+// expect: layer 2 (RMSNorm<-1>) has an epsilon that is not positive and finite; its input is 9 from layer 1 (Linear<9>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<-1.0>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<1.0>> {};
+
+// case: groups_behind_flatten
+// Behind an activation too. One group, and features that files have in the same order, are accepted.
+// expect: would have groups of other features than PyTorch's, whose order behind a Flatten is channel, height, width: put it before the Flatten, or flatten by FlattenChannelsLast; its input is 48 from layer 2 (ReLU)
+/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<4>> {};
+/* right */ struct Net : Sequential<Input<4, 4, 3>, FlattenChannelsLast, ReLU, GroupNorm<4>> {};
+/* right */ struct OneGroup : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<1>> {};
+/* right */ struct OfLinear : Sequential<Input<4, 4, 3>, Flatten, Linear<48>, GroupNorm<4>> {};
+/* right */ struct OfOneChannel : Sequential<Input<4, 4, 1>, Flatten, GroupNorm<4>> {};
+
 // case: groups_that_do_not_divide_the_channels
 // The two compilers print the default argument of GroupNorm differently.
 // expect: expects a multiple of its groups as channels; its input is 8 x 8 x 16 from layer 1 (Conv2d<16, 3>)
@@ -96,25 +140,6 @@
 // An Input whose number of elements has more than 64 bits.
 // expect: the Input, 4294967296 x 4294967296, has more than 2^40 elements
 /* wrong */ struct Net : Sequential<Input<std::int64_t{1} << 32, std::int64_t{1} << 32>, Flatten, Linear<2>> {};
-// case: epsilon_of_a_layer_norm
-// expect: layer 2 (LayerNorm<0>) has an epsilon that is not positive and finite; its input is 7 from layer 1 (Linear<7>)
-/* wrong */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.0>> {};
-/* right */ struct Net : Sequential<Input<4>, Linear<7>, LayerNorm<0.5>> {};
-
-// case: epsilon_of_a_root_mean_square
-// expect: layer 2 (RMSNorm<-1>) has an epsilon that is not positive and finite; its input is 9 from layer 1 (Linear<9>)
-/* wrong */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<-1.0>> {};
-/* right */ struct Net : Sequential<Input<4>, Linear<9>, RMSNorm<1.0>> {};
-
-// case: groups_behind_flatten
-// Behind an activation too. One group, and features that files have in the same order, are accepted.
-// expect: would have groups of other features than PyTorch's, whose order behind a Flatten is channel, height, width: put it before the Flatten, or flatten by FlattenChannelsLast; its input is 48 from layer 2 (ReLU)
-/* wrong */ struct Net : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<4>> {};
-/* right */ struct Net : Sequential<Input<4, 4, 3>, FlattenChannelsLast, ReLU, GroupNorm<4>> {};
-/* right */ struct OneGroup : Sequential<Input<4, 4, 3>, Flatten, ReLU, GroupNorm<1>> {};
-/* right */ struct OfLinear : Sequential<Input<4, 4, 3>, Flatten, Linear<48>, GroupNorm<4>> {};
-/* right */ struct OfOneChannel : Sequential<Input<4, 4, 1>, Flatten, GroupNorm<4>> {};
-
 /* right */ struct Net : Sequential<Input<1 << 16, 1 << 16>, Flatten, Linear<2>> {};
 
 // case: instance_norm_of_one_pixel
@@ -252,6 +277,16 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* wrong */ struct Net : Sequential<Input<1 << 20>, Linear<1 << 20, no_bias>, Linear<(1 << 20) - 1>> {};
 /* right */ struct Net : Sequential<Input<1 << 20>, Linear<1 << 20, no_bias>> {};
 
+// case: padding_below_zero
+// expect: layer 1 (Pad2d<1, -1>) has a negative number of rows or columns: Crop2d removes them; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Pad2d<1, -1>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Pad2d<1, 0>> {};
+
+// case: pooling_of_an_image_as_a_sequence
+// expect: layer 1 (MaxPool1d<2, 1>) expects length x channels; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, MaxPool1d<2, 1>> {};
+/* right */ struct Net : Sequential<Input<8, 3>, MaxPool1d<2, 1>> {};
+
 // case: pooling_option_as_stride
 // expect: layer 1 (MaxPool2d<3>) expects its window, n or window(height, width), and then its stride, n or stride(height, width); its input is 8 x 8 x 3 from the Input
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, MaxPool2d<3, pad(1)>> {};
@@ -267,16 +302,31 @@ struct Net : Sequential<Input<4>, Scale> {};
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, AvgPool2d<3, 2, ceil_mode>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, AvgPool2d<3, 2, valid, ceil_mode>> {};
 
+// case: pooling_window_longer_than_the_sequence
+// expect: layer 1 (AvgPool1d<5, 1>) has a window larger than its input: AvgPool1d 5, stride 1, valid; its input is 4 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<4, 3>, AvgPool1d<5, 1, valid>> {};
+/* right */ struct Net : Sequential<Input<4, 3>, AvgPool1d<4, 1, valid>> {};
+
 // case: pooling_window_too_large
 // expect: layer 2 (MaxPool2d<3, 2>) has a window larger than its input: MaxPool2d 3 x 3, stride 2; its input is 2 x 2 x 3 from layer 1 (MaxPool2d<3, 2>)
 /* wrong */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<3, 2>> {};
 /* right */ struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<2, 2>> {};
+
+// case: reshape_of_another_size
+// expect: layer 1 (Reshape<-1, 7>) expects as many elements as in n x 7; its input is 8 x 8 x 3 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 3>, Reshape<-1, 7>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 3>, Reshape<-1, 6>> {};
 
 // case: stride_too_large
 // A stride whose sum with the image's height has more than 64 bits.
 // expect: layer 1 (Conv2d<4, 3>) has an input, a kernel, a stride or a padding of more than 2^29 rows or columns
 /* wrong */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3, stride(INT64_MAX)>> {};
 /* right */ struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3, stride(1 << 29)>> {};
+
+// case: transposed_groups_of_input
+// expect: layer 1 (ConvTranspose2d<8, 3>) has 4 groups, which do not divide the channels of its input; its input is 8 x 8 x 6 from the Input
+/* wrong */ struct Net : Sequential<Input<8, 8, 6>, ConvTranspose2d<8, 3, groups(4)>> {};
+/* right */ struct Net : Sequential<Input<8, 8, 6>, ConvTranspose2d<8, 3, groups(2)>> {};
 
 // case: two_inputs
 // expect: a Sequential must have exactly one Input; this one has 2
@@ -292,6 +342,11 @@ struct Net : Sequential<Input<4>, Scale> {};
 // expect: layer 2 (GELU<2>) accepts only the option tanh_approximation; its input is 8 from layer 1 (Linear<8>)
 /* wrong */ struct Net : Sequential<Input<4>, Linear<8>, GELU<2>> {};
 /* right */ struct Net : Sequential<Input<4>, Linear<8>, GELU<tanh_approximation>> {};
+
+// case: unknown_option_of_a_slope
+// expect: layer 2 (PReLU<2>) accepts only the options weight_per_channel and weights(...); its input is 8 from layer 1 (Linear<8>)
+/* wrong */ struct Net : Sequential<Input<4>, Linear<8>, PReLU<2>> {};
+/* right */ struct Net : Sequential<Input<4>, Linear<8>, PReLU<weight_per_channel>> {};
 
 // case: zero_dilation
 // expect: layer 1 (Conv2d<8, 3>) has the dilation 0, which must be at least 1; its input is 4 x 4 x 3 from the Input
