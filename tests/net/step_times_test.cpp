@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/stopwatch.hpp
 #include <cupola/net/step_times.hpp>
 
 #include "../test.hpp"
@@ -68,6 +69,15 @@ TEST_CASE("with marks, a stopwatch marks the begin and end of its part, and adds
     CHECK(times.at(0, Direction::backward, 1).calls == 2);
     CHECK(times.at(0, Direction::backward, 1).seconds == 0.75);
     CHECK(times.at(0, StepPart::loss).seconds == 2);
+}
+
+TEST_CASE("the work of a node is kept per direction and sample") {
+    StepTimes times(3, 1);
+    times.set_work(times.entry(Direction::backward, 1), {.operations = 12, .cached_bytes = 8}, 4);
+    CHECK(times.work(Direction::backward, 1).operations == 3);
+    CHECK(times.work(Direction::backward, 1).cached_bytes == 2);
+    CHECK(times.work(Direction::forward, 1).operations == 0);
+    CHECK(times.work(Direction::backward, 2).operations == 0);
 }
 
 TEST_CASE("a stopwatch without times does nothing") {

@@ -18,7 +18,7 @@
 #include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/plan_arguments.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI {
@@ -67,7 +67,7 @@ public:
     }
 
     /// From now on adds the time of every node to `times`; null stops this.
-    void time(StepTimes* times) { times_ = times; }
+    [[gnu::cold]] void time(StepTimer* times);
 
     /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. Normalisations that do
     /// not read the statistics of a batch are folded into the weights before them, with the given running statistics;
@@ -300,7 +300,7 @@ private:
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;
     FixedArray<impl::PlanOutput> outputs_;
-    StepTimes* times_ = nullptr;
+    StepTimer* times_ = nullptr;
     std::byte *arena_ = nullptr, *saved_ = nullptr, *packed_ = nullptr, *scratch_ = nullptr;
 };
 

@@ -19,6 +19,8 @@ namespace cupola { inline namespace CUPOLA_ABI {
 /// The maximum number of parameters of a layer (weight, bias, scale, shift).
 inline constexpr std::size_t max_parameters = 4;
 
+enum class Direction : std::uint8_t { forward, backward };
+
 /// The activation that is fused into the preceding operation.
 enum class Activation : std::uint8_t { none, relu, relu6 };
 
@@ -44,6 +46,14 @@ struct MemoryNeeds {
     std::size_t saved = 0;
     /// Used within one call.
     std::size_t scratch = 0;
+};
+
+/// What a call of an operation with a member `OperationWork work(Direction) const` computes, for a profile.
+struct OperationWork {
+    /// Floating-point operations on vectors of floats, in place of its layers' multiply-adds; 0: those.
+    double operations = 0;
+    /// Bytes of its own memory that it writes and reads again, both counted, in blocks that fit the nearest cache.
+    double cached_bytes = 0;
 };
 
 /// The arguments from which an operation is made.

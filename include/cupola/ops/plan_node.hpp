@@ -13,9 +13,6 @@
 
 namespace cupola { inline namespace CUPOLA_ABI {
 
-/// A direction of the pass.
-enum class Direction : std::uint8_t { forward, backward };
-
 template <class Device, class T = float>
 class PlanNode {
 public:
@@ -24,6 +21,7 @@ public:
     PlanNode& operator=(const PlanNode&) = delete;
     virtual ~PlanNode() = default;
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
+    [[nodiscard]] virtual OperationWork work(Direction) const { return {}; }
     /// Called when the node's parameters have changed, before the next forward.
     virtual void prepare(const ForwardArgs<Device, T>& args) = 0;
     virtual void forward(const ForwardArgs<Device, T>& args) = 0;
@@ -50,6 +48,10 @@ public:
     template <class... Shapes>
     OperationNode(const BuildContext<Device, T>& build, const Shapes&... shapes) : op_(build, shapes...) {}
     [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
+    [[nodiscard, gnu::cold]] OperationWork work([[maybe_unused]] Direction direction) const override {
+        if constexpr (requires { op_.work(direction); }) return op_.work(direction);
+        return {};
+    }
     void prepare([[maybe_unused]] const ForwardArgs<Device, T>& args) override {
         if constexpr (requires { op_.prepare(args); }) op_.prepare(args);
     }

@@ -319,7 +319,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// From now on the first device adds the time of each part of its steps to `times`; null stops this. `profile` of
     /// train/profile.hpp makes a table of them. Throws InvalidArgument for a network that is cut into parts, which run
     /// at the same time.
-    void time_steps(StepTimes* times) {
+    void time_steps(StepTimer* times) {
         require(times == nullptr || parts_.replicas_.network().cut == nullptr,
                 "the parts of a network that is cut run at the same time: time the network without its cuts");
         auto& worker = parts_.replicas_.at(0).worker;

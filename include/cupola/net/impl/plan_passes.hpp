@@ -18,6 +18,15 @@
 namespace cupola { inline namespace CUPOLA_ABI {
 
 template <class Device, class T>
+void Plan<Device, T>::time(StepTimer* times) {
+    times_ = times;
+    for (std::size_t i = 0; times != nullptr && i < nodes_.size(); ++i) {
+        for (const Direction direction : {Direction::forward, Direction::backward})
+            times->set_work(times->entry(direction, i), nodes_[i]->work(direction), options_.batch);
+    }
+}
+
+template <class Device, class T>
 void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running, const float* frozen,
                               Packing packing) {
     if (packing == Packing::none) return;

@@ -41,6 +41,7 @@ public:
         if (build.input_gradient) make_backward_data(build.context, tensors);
     }
 
+    [[nodiscard]] OperationWork work(Direction to) const { return other_ ? other_->work(to) : OperationWork{}; }
     [[nodiscard]] MemoryNeeds needs() const {
         if (other_) return other_->needs();
         std::size_t scratch = 0;

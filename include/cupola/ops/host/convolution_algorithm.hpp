@@ -25,6 +25,7 @@ public:
     virtual ~HostConvolution() = default;
 
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
+    [[nodiscard]] virtual OperationWork work(Direction) const { return {}; }
     virtual void prepare(const ForwardArgs<Host, T>& args) = 0;
     virtual void forward(const ForwardArgs<Host, T>& args) = 0;
     virtual void backward(const BackwardArgs<Host, T>& args) = 0;

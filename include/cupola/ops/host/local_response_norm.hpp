@@ -21,6 +21,7 @@ public:
     LocalResponseNorm(const BuildContext<Host, T>& build, const LocalResponseNormShape& shape)
         : rows_(shape), channels_(shape.channels), pixels_(build.batch * build.output.size() / shape.channels) {}
 
+    [[nodiscard]] OperationWork work(Direction to) const { return impl::NormRows::work(to, pixels_ * channels_); }
     void forward(const ForwardArgs<Host, T>& args) const {
         for_each_run(args.context, [this, &args](std::int64_t first, std::int64_t count) {
             rows_.forward(args.input + first * channels_, args.output + first * channels_, count);

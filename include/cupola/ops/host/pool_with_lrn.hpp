@@ -41,6 +41,9 @@ public:
                              : 0};
     }
 
+    [[nodiscard]] OperationWork work(Direction direction) const {
+        return impl::NormRows::work(direction, batch_ * pool_.outputs() * pool_.output_row());
+    }
     void forward(const ForwardArgs<Host, T>& args) const {
         parallel_for(args.context, batch_ * pool_.outputs(), [this, &args](std::int64_t at) {
             const std::int64_t image = at / pool_.outputs();
@@ -108,6 +111,9 @@ public:
                 .scratch = static_cast<std::size_t>(threads_) * ring_bytes_};
     }
 
+    [[nodiscard]] OperationWork work(Direction direction) const {
+        return impl::NormRows::work(direction, batch_ * pool_.inputs() * pool_.input_row());
+    }
     void forward(const ForwardArgs<Host, T>& args) const {
         // Each thread has a contiguous range of rows of the batch's output.
         parallel_for(args.context, threads_, [this, &args](std::int64_t thread) {

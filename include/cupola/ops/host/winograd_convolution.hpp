@@ -90,6 +90,19 @@ public:
         return needs;
     }
 
+    /// The products at the points of all tiles, and the transformed tensors on both sides of them.
+    [[nodiscard]] OperationWork work(Direction direction) const override {
+        OperationWork work{};
+        const auto add = [&](const impl::TiledMap& map) {
+            const auto points = static_cast<double>(impl::TileGrid<Tile>(map).count * W::points * W::points);
+            work.operations += 2 * points * static_cast<double>(map.in * map.out);
+            work.cached_bytes += 2 * sizeof(float) * points * static_cast<double>(map.in + map.out);
+        };
+        if (direction == Direction::forward || trains_) add(map_);
+        if (direction == Direction::backward && input_gradient_) add(map_.adjoint());
+        return work;
+    }
+
     /// Transforms the filters. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host, T>& args) override {
         if (runs_forward_)

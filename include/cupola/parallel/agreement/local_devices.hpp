@@ -16,7 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/wait_until.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/agreement/step_agreement.hpp>

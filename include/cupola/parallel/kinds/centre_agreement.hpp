@@ -22,7 +22,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/optim/elastic_update.hpp>
 #include <cupola/optim/moving_average.hpp>

@@ -10,7 +10,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
 
@@ -45,7 +45,11 @@ public:
     /// The memory of the plan that needs the most memory.
     [[nodiscard]] const PlanBytes& largest() const { return largest_; }
     /// From now on the time of the training's plans is added to `times`; null ends this.
-    [[gnu::cold]] void time(StepTimes* times);
+    [[gnu::cold]] void time(StepTimer* times) {
+        for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
+            if (plan->plan.options().training) plan->plan.time(times);
+        }
+    }
     /// Destroys all plans.
     [[gnu::cold]] void clear() {
         inspection_.reset();
@@ -231,13 +235,6 @@ void Plans<Device, T>::allocate(std::size_t bytes, int workspaces) {
         workspace.arena = typename Device::Arena(bytes, text("the activations of device ", context_->ordinal()));
     for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get())
         plan->plan.bind(workspaces_[plan->workspace].arena.data());
-}
-
-template <class Device, class T>
-void Plans<Device, T>::time(StepTimes* times) {
-    for (BatchPlan* plan = first_.get(); plan != nullptr; plan = plan->next.get()) {
-        if (plan->plan.options().training) plan->plan.time(times);
-    }
 }
 
 }}}  // namespace cupola::CUPOLA_ABI::impl

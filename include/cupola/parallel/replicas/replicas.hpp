@@ -19,7 +19,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/queue.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/network_info.hpp>

@@ -43,8 +43,8 @@ public:
     [[gnu::cold]] void allocate(const MemoryReport& memory, int copies, MakeArena<Device> make);
 
     /// From now on the time of the training's plans is added to `times`; null ends this.
-    [[gnu::cold]] void time(StepTimes* times);
-    [[nodiscard]] StepTimes* times() const { return times_; }
+    [[gnu::cold]] void time(StepTimer* times) { plans_.time(times_ = times); }
+    [[nodiscard]] StepTimer* times() const { return times_; }
 
     [[nodiscard]] Context& context() { return *context_; }
     [[nodiscard]] float* parameters(int copy = 0) { return copy_of(parameters_, copy); }
@@ -88,7 +88,7 @@ private:
     std::unique_ptr<Context> context_;
     Plans<Device, T> plans_;
     typename Device::Arena parameters_, state_, averages_, centre_, centre_state_, buffers_, converted_;
-    StepTimes* times_ = nullptr;
+    StepTimer* times_ = nullptr;
     int copies_ = 1;
 };
 
@@ -127,12 +127,6 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies, M
         make(memory.centre_state, RowOf::trained, text("the state of the centre's optimiser on device ", ordinal));
     buffers_ = make(memory.buffers, RowOf::buffers, text("the running statistics of device ", ordinal));
     plans_.allocate(memory.plan.total(), memory.arenas);
-}
-
-template <class Device, class T>
-void DeviceWorker<Device, T>::time(StepTimes* times) {
-    plans_.time(times);
-    times_ = times;
 }
 
 template <class Device, class T>

@@ -10,7 +10,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

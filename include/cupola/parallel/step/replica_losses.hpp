@@ -11,7 +11,7 @@
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/fixed_array.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/id_check.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

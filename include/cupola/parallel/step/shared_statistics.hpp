@@ -12,7 +12,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/flushed_denormals.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/parallel/replicas/peers.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 #include <cupola/parallel/replicas/sample_counts.hpp>

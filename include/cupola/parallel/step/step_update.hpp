@@ -13,7 +13,7 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/net/plan.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>

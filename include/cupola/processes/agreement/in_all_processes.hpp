@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cupola/core/function_ref.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>
 
 namespace cupola { inline namespace CUPOLA_ABI { namespace impl {

@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include <cupola/core/fixed_array.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/training_step.hpp>

@@ -20,7 +20,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/agreement/row_averaging.hpp>

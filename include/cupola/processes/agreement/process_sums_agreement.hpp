@@ -21,7 +21,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan_arguments.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>

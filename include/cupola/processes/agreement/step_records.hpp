@@ -12,7 +12,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/fixed_array.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/agreement/local_devices.hpp>
 #include <cupola/parallel/replicas/peers.hpp>

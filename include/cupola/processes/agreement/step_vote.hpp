@@ -12,7 +12,7 @@
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
-#include <cupola/net/step_times.hpp>
+#include <cupola/net/stopwatch.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/replicas/replica_placement.hpp>
 #include <cupola/parallel/replicas/replicas.hpp>

@@ -28,6 +28,11 @@ public:
                 " channels with its window on both sides, not ", shape.channels, " + 2 x ", shape.radius);
     }
 
+    /// Its vector instructions that multiply or take a root, as multiply-adds; of other powers than 3/4, as many.
+    [[nodiscard]] static OperationWork work(Direction direction, std::int64_t elements) {
+        const int instructions = (direction == Direction::forward ? 13 : 19) + (has_roots ? 0 : 5);
+        return {.operations = 2.0 * instructions * static_cast<double>(elements)};
+    }
     /// `y` may be `x`.
     template <class T>
     void forward(const T* x, T* y, std::int64_t pixels) const {
@@ -78,6 +83,7 @@ public:
     }
 
 private:
+    static constexpr bool has_roots = CUPOLA_ISA >= CUPOLA_ISA_AVX512;
     static constexpr std::int64_t max_row = 4096;
 
     /// One pixel's rows: `padded` has `radius` zeros on both sides.
