@@ -206,3 +206,11 @@ TEST_CASE(
         CHECK(child.output.find(processors) != std::string::npos);
     }
 }
+
+TEST_CASE("the caches of a level are those of the threads' cores, and of a usual size where the system reports none") {
+    const double one = cache_bytes(2, 1, 1 << 20);
+    CHECK(one >= 1024);
+    CHECK(cache_bytes(2, 4, 1 << 20) >= one);
+    CHECK(cache_bytes(2, 4, 1 << 20) <= 4 * one);
+    CHECK(cache_bytes(99, 3, 1000) == 3000);  // no processor has this level
+}

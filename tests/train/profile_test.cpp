@@ -11,6 +11,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/recompute.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/parallel/synchronized.hpp>
 
 #include "throws_with.hpp"
@@ -24,6 +25,13 @@ struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, Ma
 struct Normed : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU, Flatten,
                            Named<"fc", Linear<10>>> {};
 using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "fc">>;
+
+/// Its batches are those of Numbers: convolutions by Winograd's algorithm read and write 16 channels.
+template <class... Layers>
+using Wide =
+    Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<16, 3>>, ReLU, Layers..., Flatten, Named<"fc", Linear<10>>>;
+struct Tiled : Wide<Named<"block.conv2", Conv2d<32, 3>>, ReLU, Named<"block.conv3", Conv2d<16, 3>>> {};
+struct Responses : Wide<Named<"lrn", LocalResponseNorm<4>>> {};
 
 template <class Net, class Statistics = FirstReplica>
 using TrainingOf = DataParallel<Net, SmallLoss, Sgd, ConcatMean, Host, Statistics>;
@@ -89,6 +97,62 @@ TEST_CASE("a profile has every part of a step in the order of the step, and thei
     CHECK(one.rates.operations > 1e8);
     CHECK(one.rates.bytes > 1e8);
     CHECK((std::isfinite(one.rates.operations) && std::isfinite(one.rates.bytes)));
+    CHECK(one.rates.vector_operations > 1e8);
+    CHECK(one.rates.reads_before_writing);
+    CHECK(one.rates.caches[0].size >= 1024);
+    CHECK(one.rates.caches[0].bytes >= one.rates.caches[1].bytes);
+    CHECK(one.rates.caches[1].bytes >= one.rates.bytes);
+}
+
+TEST_CASE("of the bytes of a call, those that fit a cache move at its rate, and the others at that of the next level") {
+    PeakRates rates{.operations = 1, .bytes = 1};
+    const auto seconds = [&](double bytes, double calls = 1) {
+        return ProfiledPart{.name = {}, .what = {}, .bytes = bytes, .calls = calls}.roofline(rates);
+    };
+    CHECK(seconds(1200) == 1200);
+    rates.caches[0] = {.size = 100, .bytes = 10};
+    rates.caches[1] = {.size = 1000, .bytes = 5};
+    CHECK(seconds(0) == 0);
+    CHECK(seconds(50) == 5);
+    CHECK(seconds(100) == 10);
+    CHECK(seconds(150) == 10 + 10);
+    CHECK(seconds(1000) == 10 + 180);
+    CHECK(seconds(1200) == 10 + 180 + 200);
+    CHECK(seconds(300, 3) == 3 * 10);  // each call finds its own there
+    // A level that is not known, or holds less than the one before it, is none.
+    rates.caches[1].size = 0;
+    CHECK(seconds(150) == 10 + 50);
+    rates.caches[1].size = 100;
+    CHECK(seconds(150) == 10 + 50);
+    rates.caches[0].size = 0;
+    rates.caches[1].size = 1000;
+    CHECK(seconds(150) == 30);
+}
+
+TEST_CASE("a write of what was not read counts twice where memory is read before it is written") {
+    PeakRates rates{.operations = 1, .bytes = 2, .reads_before_writing = true};
+    const auto seconds = [&](double bytes, double written) {
+        return ProfiledPart{.name = {}, .what = {}, .bytes = bytes, .written = written}.roofline(rates);
+    };
+    CHECK(seconds(60, 30) == 30);  // a copy, at the rate of copies
+    CHECK(seconds(60, 0) == 20);   // a sum, or an update in place
+    CHECK(seconds(60, 60) == 40);
+    rates.caches[0] = {.size = 30, .bytes = 20};
+    CHECK(seconds(60, 30) == 1.5 + 15);
+    rates.reads_before_writing = false;
+    CHECK(seconds(60, 60) == 1.5 + 15);
+}
+
+TEST_CASE("the work of an algorithm takes the place of the formula's multiply-adds") {
+    ProfiledPart part{.name = {}, .what = {}, .operations = 100, .work = {.operations = 60, .cached_bytes = 8}};
+    PeakRates rates{.operations = 10, .bytes = 1, .vector_operations = 3};
+    CHECK(part.roofline(rates) == 20);
+    rates.vector_operations = 0;
+    CHECK(part.roofline(rates) == 8);  // by its cached bytes
+    rates.caches[1] = {.size = 100, .bytes = 4};
+    CHECK(part.roofline(rates) == 6);
+    part.work = {};
+    CHECK(part.roofline(rates) == 10);
 }
 
 TEST_CASE("a profile has the best cuts of the measured times, which have the time of all operations") {
@@ -133,6 +197,11 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     CHECK(part_of(found, "optimiser", "").bytes == 3 * parameters);
     CHECK(part_of(found, "check of the gradient", "").bytes == parameters);
     CHECK(part_of(found, "regularisers' losses", "").bytes == 4.0 * 96 * 10);
+    CHECK(part_of(found, "fc", "forward").written == out);
+    CHECK(part_of(found, "fc", "backward").written == weights + in);
+    CHECK(part_of(found, "conv1", "backward").written == 4.0 * (4 * 9 * 3 + 4));
+    CHECK(part_of(found, "optimiser", "").written == 0);
+    CHECK(part_of(found, "fc", "forward").calls == 1);
     const ProfiledPart part{.name = {}, .what = {}, .seconds = 1, .operations = 20, .bytes = 30};
     CHECK(part.roofline({.operations = 10, .bytes = 10}) == 3.0);
     CHECK(part.roofline({.operations = 5, .bytes = 10}) == 4.0);
@@ -158,6 +227,50 @@ TEST_CASE("the backward pass of an operation that runs forward again has the wor
     CHECK(bytes(found, "MaxPool2d<2, 2>", "forward") == bytes(before, "MaxPool2d<2, 2>", "forward"));
 }
 
+TEST_CASE("the work of Winograd's convolution is that of its tiles, also where it runs forward again") {
+    struct Again : Recompute<Tiled, "block"> {};
+    Numbers numbers;
+    const HostOptions host{.threads = 1, .convolution = &winograd};
+    TrainingOf<Tiled> plain({.device = host, .batch_size = batch});
+    TrainingOf<Again> again({.device = host, .batch_size = batch});
+    const StepProfile found = profile(plain, numbers, {.steps = 2, .warm_up = 0}),
+                      twice = profile(again, numbers, {.steps = 1, .warm_up = 0});
+    const double points = 4 * 36 * batch;  // four tiles of 4 x 4 outputs per image
+    const ProfiledPart &forward = part_of(found, "block.conv2", "forward"),
+                       &backward = part_of(found, "block.conv2", "backward");
+    CHECK(forward.work.operations == doctest::Approx(2 * points * 16 * 32).epsilon(1e-12));
+    CHECK(forward.work.cached_bytes == doctest::Approx(2 * points * 4 * (16 + 32)).epsilon(1e-12));
+    CHECK(backward.work.operations == doctest::Approx(2 * forward.work.operations).epsilon(1e-12));
+    CHECK(forward.operations == 2.0 * static_cast<double>(batch * Tiled::layers[2].multiply_adds));
+    CHECK(forward.written == 4.0 * batch * 8 * 8 * 32);
+    CHECK(part_of(found, "conv1", "forward").work.operations == 0);
+    const double seconds = forward.work.operations / found.rates.vector_operations;
+    CHECK(forward.roofline(found.rates) >= doctest::Approx(seconds));
+    CHECK(part_of(twice, "block.conv2", "backward").work.operations ==
+          doctest::Approx(backward.work.operations + forward.work.operations).epsilon(1e-12));
+    CHECK(part_of(twice, "block.conv2", "backward").written == forward.written + backward.written);
+}
+
+TEST_CASE("the power of a local response normalisation is work, also in one operation with a pooling") {
+    struct Pooled : Wide<Named<"lrn", LocalResponseNorm<4>>, MaxPool2d<2, 2>> {};
+    struct AfterPool : Wide<MaxPool2d<2, 2>, Named<"lrn", LocalResponseNorm<4>>> {};
+    Numbers numbers;
+    const auto operations = [&]<class Net>(const char* pass) {
+        TrainingOf<Net> training({.device = {.threads = 1}, .batch_size = batch});
+        const StepProfile found = profile(training, numbers, {.steps = 1, .warm_up = 0});
+        double sum = 0;
+        for (const ProfiledPart& part : found.parts) sum += part.pass == pass ? part.work.operations : 0;
+        return sum;
+    };
+    for (const char* const pass : {"forward", "backward"}) {
+        const double alone = operations.operator()<Responses>(pass), elements = batch * 8 * 8 * 16;
+        CHECK(alone >= 20 * elements);
+        CHECK(alone <= 60 * elements);
+        CHECK(operations.operator()<Pooled>(pass) == doctest::Approx(alone));
+        CHECK(operations.operator()<AfterPool>(pass) == doctest::Approx(alone / 4));
+    }
+}
+
 TEST_CASE("the replicas of the first device are profiled, and its wait for the others") {
     Numbers numbers;
     Training training(
@@ -167,6 +280,8 @@ TEST_CASE("the replicas of the first device are profiled, and its wait for the o
     CHECK(part_of(found, "conv1", "forward").operations ==
           2.0 * 2 * 2 * static_cast<double>(batch * Small::layers[0].multiply_adds));
     CHECK(part_of(found, "averaging", "").bytes == 6.0 / 2 * 4 * static_cast<double>(Small::parameter_count));
+    CHECK(part_of(found, "averaging", "").written == 1.0 / 2 * 4 * static_cast<double>(Small::parameter_count));
+    CHECK(part_of(found, "conv1", "forward").calls == 2 * 2);
     CHECK(part_of(found, "waiting for other devices", "").seconds > 0);
 }
 
@@ -236,4 +351,19 @@ TEST_CASE("the table has milliseconds, fractions, rates and bounds, and empty ce
           "step: 10.000 ms, 12800.0 samples/s; medians of 20 steps on the first device\n"
           "peak: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n"
           "cut: SplitAt<Net, \"conv2\", \"fc\"> is the best of 3 parts: the longest has 2.00 of the mean time\n");
+}
+
+TEST_CASE("the table ends with the rates that were measured") {
+    const StepProfile profile{.steps = 1,
+                              .seconds = 1,
+                              .rates = {.operations = 100e9,
+                                        .bytes = 10e9,
+                                        .vector_operations = 80e9,
+                                        .caches = {{}, {.size = 32 * 1024 * 1024, .bytes = 50e9}}},
+                              .parts = {}};
+    const std::string table = to_string(profile);
+    CHECK(
+        table.substr(table.rfind("peak")) ==
+        "peak: 100.0 GFLOP/s of a large matrix product, 80.0 of vectors, 10.0 GB/s of a large copy, 50.0 in caches of "
+        "32.0 MiB\n");
 }

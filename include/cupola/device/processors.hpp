@@ -42,6 +42,15 @@ struct Processors {
 /// The processors that this process may use at the time of the call.
 [[nodiscard, gnu::cold]] Processors usable_processors();
 
+/// The bytes of the caches of level 2 or 3 of threads that have a core each; `usual` per cache that is not reported.
+[[nodiscard, gnu::cold]] inline double cache_bytes(int level, int threads, std::size_t usual) {
+    const std::string folder = text("/sys/devices/system/cpu/cpu0/cache/index", level);
+    const std::size_t kibibytes = impl::number_in_file((folder + "/size").c_str(), "", 0),
+                      sharing = impl::number_in_file((folder + "/shared_cpu_list").c_str(), "0-", 0) + 1;
+    return static_cast<double>((static_cast<std::size_t>(threads) + sharing - 1) / sharing *
+                               (kibibytes > 0 ? 1024 * kibibytes : usual));
+}
+
 namespace impl {
 
 // OpenMP's functions (OpenMP 5.0, sections 3.2.22 and on), null in a program that is not linked to its runtime: one

@@ -33,8 +33,7 @@ public:
     [[nodiscard]] std::size_t entry(Direction direction, std::size_t node) const {
         return step_parts + (direction == Direction::forward ? 0 : nodes_) + node;
     }
-    /// Returns the time, for `end`.
-    virtual double begin(std::size_t entry) = 0;
+    [[nodiscard]] virtual double begin(std::size_t entry) = 0;
     virtual void end(std::size_t entry, double begun) = 0;
     virtual void set_work(std::size_t entry, const OperationWork& work, std::int64_t samples) = 0;
 

@@ -7,9 +7,15 @@
 // It makes ordinary training steps and measures the time of each of their parts on the first device: every operation of
 // the network, forward and backward, and the work around them. The time of a part is the median over the steps of its
 // time in one step, for all replicas and batches of the device; "the rest" is the time outside all parts. A part's
-// roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that it
-// reads and writes at the rate of a large copy; both rates are measured on the same device at the start. A part whose
-// data is in a cache can be faster than that roofline.
+// roofline is the longer of two times, at rates that are measured on the same device at the start:
+//
+//   computing      its multiply-adds at the rate of a large matrix product; for an operation whose algorithm computes
+//                  something else (OperationWork), that at the rate of vectors in registers
+//   transferring   the bytes that it reads and writes, at the rate of a copy: as many of a call's as a level of caches
+//                  holds at the rate of that level, the others at the rate of the next one, and those beyond all caches
+//                  at that of memory. On a processor, what is written and was not read counts twice.
+//
+// No part is faster, as far as the rates are right: a cache never has more of a part's data than it holds.
 #pragma once
 
 #include <cstdint>

@@ -94,7 +94,8 @@ public:
     [[nodiscard]] OperationWork work(Direction direction) const override {
         OperationWork work{};
         const auto add = [&](const impl::TiledMap& map) {
-            const auto points = static_cast<double>(impl::TileGrid<Tile>(map).count * W::points * W::points);
+            const auto points =
+                static_cast<double>(W::points * W::points) * static_cast<double>(impl::TileGrid<Tile>(map).count);
             work.operations += 2 * points * static_cast<double>(map.in * map.out);
             work.cached_bytes += 2 * sizeof(float) * points * static_cast<double>(map.in + map.out);
         };

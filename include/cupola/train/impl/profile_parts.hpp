@@ -72,7 +72,8 @@ public:
         // Per slice of a device: all rows are read, the mean is written if there is more than one row, and it is
         // checked.
         add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
-            parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices);
+            parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices,
+            replicas > 1 ? parameters / training_.devices : 0);
         add(StepPart::regularization, "regularisers' losses",
             sizeof(float) * static_cast<double>(training_.regularized_elements));
         add(StepPart::optimizer, "optimiser", parameters * (3 + 2 * training_.state_arenas));
@@ -113,11 +114,12 @@ private:
         parts_.push_back(std::move(part));
     }
 
-    [[gnu::cold]] void add(StepPart which, const char* what, double bytes) {
+    [[gnu::cold]] void add(StepPart which, const char* what, double bytes, double written = 0) {
         add_part(
             {.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
             [&](ProfiledPart& part, double) {
                 part.bytes = bytes;
+                part.written = written;
                 if (which == StepPart::data) node_seconds_.front() += part.seconds;
                 if (which == StepPart::loss) node_seconds_.back() += part.seconds;
             });
@@ -135,6 +137,7 @@ private:
             std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
             [&](ProfiledPart& part, double calls) {
                 node_seconds_[i] += part.seconds;
+                part.calls = calls;
                 find_work(part, i, direction, calls);
             });
     }
@@ -169,17 +172,26 @@ private:
         }
         const double second = node.also_reads == no_value ? 0 : activations(second_input_of(nodes_, i)),
                      inputs = activations(node.input) + second, output = activations(node.output);
+        const auto add_own = [&](Direction of) {
+            const OperationWork& work = times_.work(of, i);
+            part.work.operations += work.operations * samples;
+            part.work.cached_bytes += work.cached_bytes * samples;
+        };
         const bool both = direction == Direction::backward && recomputed_[i];
         if (both) calls /= 2;
         if (direction == Direction::forward || both) {
             part.operations = 2 * multiply_adds * samples;
             part.bytes = inputs + output + calls * parameters;
+            part.written = output;
+            add_own(Direction::forward);
             if (!both) return;
         }
+        add_own(Direction::backward);
         const bool wanted = needs_gradient(nodes_, node.reads, lowest_node(nodes_, false), false), read = !node.view;
         part.operations += 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
         part.bytes += output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;
+        part.written += calls * parameters + (wanted && !node.input_gradient_in_place ? inputs : 0);
         if (read && node.backward_reads_input) part.bytes += activations(node.input);
         if (read && node.backward_reads_second_input) part.bytes += second;
         if (read && node.backward_reads_output) part.bytes += output;
