@@ -131,8 +131,7 @@ private:
         if (thrown_ == nullptr) thrown_ = error;
     }
 
-    /// Whether the hook of any callback returns true for this step. An exception ends the run after the step, as one of
-    /// on_step does, on all processes alike.
+    /// Whether any callback's hook is true. An exception ends the run after the step on all processes, as in on_step.
     [[nodiscard]] bool any(bool (*CallbackHooks::*hook)(void*, std::int64_t), std::int64_t at_step) {
         for (const CallbackHooks& each : callbacks_) {
             try {
@@ -166,8 +165,7 @@ private:
         }
     }
 
-    /// After an error: waits until the batches, which the caller may destroy then, are called no more. Errors of the
-    /// steps in flight come after the one that ends the run.
+    /// After an error: the caller may destroy the batches then. Errors of steps in flight come after the first one.
     void end_steps() noexcept {
         try {
             if (training_.synchronize != nullptr && reported_ < step()) training_.synchronize(training_.training);
