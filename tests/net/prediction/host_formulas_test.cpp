@@ -167,7 +167,7 @@ TEST_CASE("a NaN and an infinity pass through joined activations that have no bo
 
 TEST_CASE(
     "outside training activations of oneDNN are joined to the layer before them, except one that is already inside") {
-    CHECK(joined_formulas<Vectors>() == 12);  // all but Softplus
+    CHECK(joined_formulas<Vectors>() == 12);      // all but Softplus
     CHECK(joined_formulas<PerPosition>() == 11);  // ReLU6 is inside in training too
     CHECK(joined_formulas<Dense>() == 11);
     CHECK(joined_formulas<NotJoined>() == 0);
