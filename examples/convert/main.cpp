@@ -127,6 +127,11 @@ constexpr Model models[] = {
                                           .mean = {0.5F, 0.5F, 0.5F},
                                           .deviation = {0.5F, 0.5F, 0.5F},
                                           .source = "timm tf_efficientnet_lite0.in1k"}}},
+    {"timm/convnext_tiny",
+     &convert<ConvNeXtTiny<>>,
+     {.names = &timm_convnext_names,
+      .preprocessing = ImagePreprocessing{.fit = {.shorter_side = 235, .filter = ResizeFilter::bicubic},
+                                          .source = "timm convnext_tiny.in12k_ft_in1k"}}},
     {"transposed_unet", &convert<TransposedUNet<640, 960, 3, 2>>},
     {"tutorial", &convert<Cifar10Net>},
     {"resnet44", &convert<ResNet<44>>},
@@ -157,8 +162,8 @@ int main(int argc, char** argv) {
            "--model", options.model,
            "resnet18, resnet34, resnet50, vgg16, mobilenet_v2 and convnext_tiny are torchvision's of\n"
            "IMAGENET1K_V1, resnet50/v2 and mobilenet_v2/v2 those of IMAGENET1K_V2, efficientnet_lite0\n"
-           "TensorFlow's; timm/vgg16, timm/mobilenetv2_100 and\n"
-           "timm/tf_efficientnet_lite0 are timm's, whose .pth files have timm's names;\n"
+           "TensorFlow's; timm/vgg16, timm/mobilenetv2_100, timm/tf_efficientnet_lite0 and\n"
+           "timm/convnext_tiny are timm's, whose .pth files have timm's names;\n"
            "transposed_unet is milesial's for 640 x 960 pixels; tutorial and resnet44 are those of cifar10_train")
         ->required()
         ->check(CLI::IsMember(names));

@@ -22,7 +22,7 @@ grep -q softmax_linear.weight first.onnx || fail "the ONNX file has no weights"
 trains --model tutorial --in first.pth --out nhwc.onnx --nhwc
 cmp -s first.onnx nhwc.onnx && fail "--nhwc changes nothing"
 trains --help
-for model in transposed_unet resnet18 resnet34 resnet50 vgg16 mobilenet_v2 convnext_tiny efficientnet_lite0 timm/vgg16 timm/mobilenetv2_100 timm/tf_efficientnet_lite0 tutorial \
+for model in transposed_unet resnet18 resnet34 resnet50 vgg16 mobilenet_v2 convnext_tiny efficientnet_lite0 timm/vgg16 timm/mobilenetv2_100 timm/tf_efficientnet_lite0 timm/convnext_tiny tutorial \
     resnet44 resnet50/v2 mobilenet_v2/v2; do
     grep -q "$model" output || fail "--help does not name $model"
 done

@@ -14,11 +14,7 @@ using namespace cupola;
 
 using Slopes = PReLU<weight_per_channel>;
 
-/// facenet-pytorch's permute(0, 3, 2, 1) and view: the features are width x height x channels, in the file too. The
-/// weights of a layer after a Flatten of an image would be read as of channels x height x width.
-template <std::int64_t channels>
-using ColumnsFirst = Reshape<-1, channels>;
-
+// The features are those of facenet-pytorch's permute(0, 3, 2, 1) and view: width, height, channels, in the file too.
 // clang-format off
 /// It has no linear layer; this is one of the sizes of an image.
 struct PNet : Sequential<Input<37, 45, 3>,
@@ -31,7 +27,7 @@ struct RNet : Sequential<Input<24, 24, 3>,
     Named<"conv1", Conv2d<28, 3, valid>>, Named<"prelu1", Slopes>, MaxPool2d<3, 2, valid, ceil_mode>,
     Named<"conv2", Conv2d<48, 3, valid>>, Named<"prelu2", Slopes>, MaxPool2d<3, 2, valid, ceil_mode>,
     Named<"conv3", Conv2d<64, 2, valid>>, Named<"prelu3", Slopes>,
-    Permute<1, 0, 2>, ColumnsFirst<64>, Flatten, Named<"dense4", Linear<128>>, Named<"prelu4", Slopes>,
+    Permute<1, 0, 2>, FlattenChannelsLast, Named<"dense4", Linear<128>>, Named<"prelu4", Slopes>,
     Concat<Branch<Named<"dense5_1", Linear<2>>, Softmax>, Named<"dense5_2", Linear<4>>>> {};
 
 struct ONet : Sequential<Input<48, 48, 3>,
@@ -39,7 +35,7 @@ struct ONet : Sequential<Input<48, 48, 3>,
     Named<"conv2", Conv2d<64, 3, valid>>, Named<"prelu2", Slopes>, MaxPool2d<3, 2, valid, ceil_mode>,
     Named<"conv3", Conv2d<64, 3, valid>>, Named<"prelu3", Slopes>, MaxPool2d<2, 2, valid, ceil_mode>,
     Named<"conv4", Conv2d<128, 2, valid>>, Named<"prelu4", Slopes>,
-    Permute<1, 0, 2>, ColumnsFirst<128>, Flatten, Named<"dense5", Linear<256>>, Named<"prelu5", Slopes>,
+    Permute<1, 0, 2>, FlattenChannelsLast, Named<"dense5", Linear<256>>, Named<"prelu5", Slopes>,
     Concat<Branch<Named<"dense6_1", Linear<2>>, Softmax>, Named<"dense6_2", Linear<4>>,
            Named<"dense6_3", Linear<10>>>> {};
 // clang-format on
