@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <cupola/host.hpp>
+#include <cupola/net/step_times.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/kinds/backup.hpp>
 #include <cupola/parallel/kinds/hogwild.hpp>

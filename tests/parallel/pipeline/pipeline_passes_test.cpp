@@ -10,6 +10,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/step_times.hpp>
 #include <cupola/net/summary.hpp>
 #include <cupola/parallel/pipeline.hpp>
 #include <cupola/parallel/state_transfer.hpp>
