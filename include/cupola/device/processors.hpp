@@ -42,13 +42,14 @@ struct Processors {
 /// The processors that this process may use at the time of the call.
 [[nodiscard, gnu::cold]] Processors usable_processors();
 
-/// The bytes of the caches of level 2 or 3 of threads that have a core each; `usual` per cache that is not reported.
-[[nodiscard, gnu::cold]] inline double cache_bytes(int level, int threads, std::size_t usual) {
-    const std::string folder = text("/sys/devices/system/cpu/cpu0/cache/index", level);
-    const std::size_t kibibytes = impl::number_in_file((folder + "/size").c_str(), "", 0),
-                      sharing = impl::number_in_file((folder + "/shared_cpu_list").c_str(), "0-", 0) + 1;
-    return static_cast<double>((static_cast<std::size_t>(threads) + sharing - 1) / sharing *
-                               (kibibytes > 0 ? 1024 * kibibytes : usual));
+/// The bytes of the caches of level 2 or 3 of threads that have a core each; `usual` if they are not reported.
+[[nodiscard, gnu::cold]] inline double cache_bytes(int level, int threads, double usual) {
+    const std::string cpu = "/sys/devices/system/cpu/cpu0/", cache = text(cpu, "cache/index", level);
+    // The number of processors in "0-15": the siblings of a core have neighbouring numbers, or are not counted.
+    const auto count = [](const std::string& list) { return impl::number_in_file(list.c_str(), "0-", 0) + 1; };
+    const auto kibibytes = static_cast<double>(impl::number_in_file((cache + "/size").c_str(), "", 0));
+    const auto cores = static_cast<int>(count(cache + "/shared_cpu_list") / count(cpu + "topology/core_cpus_list"));
+    return kibibytes > 0 ? (threads + std::max(cores, 1) - 1) / std::max(cores, 1) * 1024 * kibibytes : usual;
 }
 
 namespace impl {

@@ -367,7 +367,6 @@ private:
         synchronize();
         return parts_.evaluator_.predict(samples, Net::outputs[output], output, weights);
     }
-    /// Returns the report of the step if it waits for it.
     template <class Batches>
     const StepReport* queue_step(Batches& batches, typename Parts::Engine::Probe probe, bool waits = false) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The peak rates of a `Host` device: a product of two 512 x 512 matrices by oneDNN, multiply-adds of vectors in
-// registers, and copies within half of the second-level caches, a quarter of the third-level ones and four times those.
-// All elements of the matrices are ones. A rate is measured for as long on every device: all measure the same at once.
+// registers, and copies within half of the second-level caches, a quarter of the third-level ones and four times those,
+// at most 512 MiB. All elements of the matrices are ones. A rate is measured for as long on every device: all at once.
 #pragma once
 
 #include <cupola/device/host.hpp>
@@ -116,8 +116,8 @@ template <class T>
 template <class T>
 PeakRates ops::MeasurePeakRates<Host, T>::run(const HostContext& context) {
     const HostContext::Team team = context.team();
-    const double second = cache_bytes(2, context.threads(), 1U << 20),
-                 third = cache_bytes(3, context.threads(), 32U << 20),
+    const double second = cache_bytes(2, context.threads(), 0x1p20 * context.threads()),
+                 third = cache_bytes(3, context.threads(), 0x1p25),
                  bytes = impl::copy_rate(context, std::clamp(4 * third, 0x1p26, 0x1p29)),
                  third_rate = std::max(bytes, impl::copy_rate(context, std::max(third / 4, 2 * second)));
     return {.operations = impl::product_rate<T>(context),

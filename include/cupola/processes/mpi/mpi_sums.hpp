@@ -36,7 +36,7 @@ public:
     MpiSums(const MpiSums&) = delete;
     MpiSums& operator=(const MpiSums&) = delete;
     ~MpiSums() { stop(); }
-    /// Ends the thread: no sum that is pending gets any further here.
+    /// After a failure: no sum is begun, posted or polled here any more.
     void stop() {
         {
             const std::scoped_lock lock(mutex_);
@@ -44,6 +44,7 @@ public:
         }
         changed_.notify_one();
         thread_.join();
+        watchdog_.end_sums();
     }
     /// Frees the communicator, on all processes, when no sums are pending.
     void free() { MPI_Comm_free(&sums_); }
@@ -51,6 +52,7 @@ public:
     void begin(const ExchangeName& name, std::span<float> values) {
         {
             const std::scoped_lock lock(mutex_);
+            if (ends_) return;
             if (complete()) watchdog_.begin_sums(name);
             for (std::size_t begin = 0; begin < values.size(); begin += max_elements)
                 begun_.push_back(values.subspan(begin, std::min(max_elements, values.size() - begin)));

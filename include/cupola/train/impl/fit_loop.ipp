@@ -39,8 +39,8 @@ public:
             make_steps();
         } catch (...) {
             error = thrown_ != nullptr ? thrown_ : std::current_exception();
-            end_steps();
             policy().leave({ends, step()}, error);
+            end_steps();
         }
         end_all(error);
         const std::int64_t made = step();

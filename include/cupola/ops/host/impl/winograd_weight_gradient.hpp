@@ -34,7 +34,7 @@ public:
           out_parts_(std::min((threads + segments_ * side - 1) / (segments_ * side), map.out / 16)),
           rows_at_once_(segments_ == 1 ? side / 2 : side),
           block_(std::max(tiles_per_block(tiles_.count, 1, rows_at_once_ * side * (map.in + map.out), block_budget, 1),
-                          std::min(tiles_.count, least_tiles))) {}
+                          segments_ == 1 ? std::min(tiles_.count, least_tiles) : 1)) {}
 
     [[nodiscard]] std::size_t scratch_floats() const {
         return static_cast<std::size_t>(zero_floats() + segments_ * (sum_floats() + map_.out) +

@@ -171,11 +171,13 @@ void AsynchronousEngine<D, T>::wait_for_probe() {
     // Other processes may have no inspector, so this one alone waits.
     std::unique_lock lock(mutex_);
     for_reader_.wait(lock, [&] { return is_stopped_ || probed_step_ < 0; });
-    const bool is_stopped = is_stopped_;
+    if (!is_stopped_) {
+        probe_ = {};
+        return;
+    }
+    // A device may still be on its way to the probe, until the job has ended.
     lock.unlock();
-    // After a failure a device may still be on its way to the probe, until the job has ended.
-    if (is_stopped) roll_back();
-    probe_ = {};
+    roll_back();
 }
 
 template <class D, class T>
