@@ -4,7 +4,7 @@ Cupola's headers alone, and compiled separately from <cupola/src.hpp>. If MPI is
 and if nvcc is, the networks of cifar10_train for Cuda.
 
 Each file is compiled at -O2 to an object, by turns, in several rounds. Seconds are elapsed time and CPU time, memory is the peak of
-the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers,cuda]
+the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,zoo,layers,cuda]
 """
 
 import argparse
@@ -20,11 +20,22 @@ import time
 import machine
 
 HERE = machine.ROOT / "tests" / "benchmarks"
-PARTS = ("cifar10", "layers", "cuda")
+PARTS = ("cifar10", "zoo", "layers", "cuda")
 LAYERS = (20, 100, 400)
+# The networks for photographs: the header in models/ and the type.
+ZOO = {
+    "ResNet-18": ("torchvision_resnet", "ResNet18<10>"),
+    "ResNet-34": ("torchvision_resnet", "ResNet34<10>"),
+    "ResNet-50": ("torchvision_resnet", "ResNet50<10>"),
+    "VGG-16": ("torchvision_vgg", "VGG16<10>"),
+    "MobileNetV2": ("mobilenet_v2", "MobileNetV2<10>"),
+    "EfficientNet-Lite0": ("efficientnet_lite0", "EfficientNetLite0<10>"),
+    "ConvNeXt-Tiny": ("convnext", "ConvNeXtTiny<10>"),
+}
+ZOO_LIMIT = 1.25
 EXAMPLE = machine.ROOT / "examples" / "cifar10_train"
 # Fewer rounds: nvcc takes minutes, and its times vary less.
-CUDA_ROUNDS = 3
+CUDA_ROUNDS = ZOO_ROUNDS = 3
 # The compiler, and whether the program is compiled separately.
 WAYS = {"g++ with cupola::compiled": ("g++", True), "g++": ("g++", False), "clang++-16": ("clang++-16", False)}
 
@@ -133,6 +144,43 @@ def dlib_command(compiler):
     return [compiler, "-O2", *flags, "-c", str(HERE / "compile" / "dlib_cifar10.cpp")]
 
 
+def with_network(network, decay="WeightDecayAll<0.004>", include=""):
+    """cupola_cifar10.cpp with another definition of the network, and the regulariser of its parameters."""
+    text = (HERE / "compile" / "cupola_cifar10.cpp").read_text()
+    begin, end = text.index("struct Cifar10Net"), text.index("using Cifar10Loss")
+    text = text[:begin] + network + text[end:]
+    for before, after in (('WeightDecay<0.004, "local3", "local4">', decay), ("#include <cupola/host.hpp>\n", f"#include <cupola/host.hpp>\n{include}")):
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    return text
+
+
+def zoo_rows(options, folder, figures):
+    """Adds the figures of the networks for photographs to `figures`; returns the lines of the page, and how busy other processes were."""
+    ways = {name: separately for name, (compiler, separately) in WAYS.items() if compiler == "g++"}
+    sources = {"tutorial": HERE / "compile" / "cupola_cifar10.cpp"}
+    for name, (header, network) in ZOO.items():
+        sources[name] = folder / f"{header}_{len(sources)}.cpp"
+        sources[name].write_text(with_network(f"struct Cifar10Net : {network} {{}};\n", include=f"#include <cupola/models/{header}.hpp>\n"))
+    commands = {f"{name}, {way}": cupola_command("g++", source, ways[way]) for name, source in sources.items() for way in ways}
+    figures["zoo"], busy = take_turns(commands, min(options.rounds, ZOO_ROUNDS), folder)
+    rows = []
+    for name in sources:
+        for way in ways:
+            found, tutorial = figures["zoo"][f"{name}, {way}"], figures["zoo"][f"tutorial, {way}"]
+            ratio = found["processor_seconds"] / tutorial["processor_seconds"]
+            met = "" if name == "tutorial" else "yes" if ratio <= ZOO_LIMIT else "no"
+            rows.append([name, way, f"{found['seconds']:.2f} ({found['processor_seconds']:.2f})", f"{found['megabytes']:.0f}", f"{ratio:.2f}", met])
+    text = [
+        "",
+        "## Networks for photographs",
+        "",
+        f"The same program with another network, {min(options.rounds, ZOO_ROUNDS)} rounds; its processor seconds over those of the tutorial's network.",
+        "",
+    ]
+    return [*text, *machine.table(["network", "compiler", "seconds", "MB", "over the tutorial's", f"at most {ZOO_LIMIT}"], rows)], busy
+
+
 def deep_network(layers):
     """A program like cupola_cifar10.cpp with a network of this number of layers, not counting the Input. Layers with parameters have
     names; widths vary, so that the layers have different types."""
@@ -144,12 +192,9 @@ def deep_network(layers):
         if number % 10 == 0:
             items.append("LocalResponseNorm<2>")
     items = items[: layers - 2] + ["Flatten", 'Named<"logits", Linear<10>>']
-    text = (HERE / "compile" / "cupola_cifar10.cpp").read_text()
-    begin, end = text.index("struct Cifar10Net"), text.index("using Cifar10Loss")
-    net = "struct Cifar10Net : Sequential<Input<8, 8, 3>,\n    " + ",\n    ".join(items) + "> {};\n"
     assert len(items) == layers
-    text = text[:begin] + net + text[end:]
-    return text.replace('"local3", "local4"', '"conv1", "conv2"')
+    net = "struct Cifar10Net : Sequential<Input<8, 8, 3>,\n    " + ",\n    ".join(items) + "> {};\n"
+    return with_network(net, 'WeightDecay<0.004, "conv1", "conv2">')
 
 
 def take_turns(commands, rounds, folder):
@@ -256,6 +301,10 @@ def measure(options):
                     ],
                 ),
             ]
+        if "zoo" in options.only:
+            lines, busy = zoo_rows(options, folder, figures)
+            busiest = max(busiest, busy)
+            text += lines
         if "layers" in options.only:
             commands = {}
             for layers in LAYERS:

@@ -22,7 +22,7 @@ CONFIGURATIONS = {
 
 
 def add_options(parser):
-    parser.add_argument("--only", help="for the part steps: the networks; for the part compile: cifar10,layers,cuda")
+    parser.add_argument("--only", help="for the part steps: the networks; for the part compile: cifar10,zoo,layers,cuda")
     parser.add_argument("--programs", default="", help="for the part steps: some of cupola, primitives and the peers")
 
 
