@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The main function of every test program. A run whose filters match no test case fails: a misspelt file name in the
-// build would otherwise be a test that cannot fail. The program of Cuda's tests (gpu/) ends with status 77, "skipped",
-// and one message where there is no GPU.
+// build would otherwise be a test that cannot fail. With CUPOLA_TEST_NAMES in the environment the name of each case is
+// printed when it begins, so that the output of a run that hangs or is ended says where. The program of Cuda's tests
+// (gpu/) ends with status 77, "skipped", and one message where there is no GPU.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #ifdef CUPOLA_TEST_CUDA
 #include <cupola/device/cuda.hpp>
@@ -18,9 +20,15 @@
 namespace {
 
 unsigned cases_run = 0;
+bool prints_names = false;
 
 struct CountCases : CaseListener {
     using CaseListener::CaseListener;
+    void test_case_start(const doctest::TestCaseData& test_case) override {
+        if (!prints_names) return;
+        std::printf("[case] %s\n", test_case.m_name);
+        std::fflush(stdout);
+    }
     void test_run_end(const doctest::TestRunStats& run) override { cases_run = run.numTestCasesPassingFilters; }
 };
 
@@ -29,6 +37,9 @@ REGISTER_LISTENER("count_cases", 1, CountCases);
 }  // namespace
 
 int main(int argc, char** argv) {
+    constexpr const char* names_variable = "CUPOLA_TEST_NAMES";
+    prints_names = std::getenv(names_variable) != nullptr;
+    unsetenv(names_variable);  // a program that a test starts does not have it
     doctest::Context context(argc, argv);
 #ifdef CUPOLA_TEST_CUDA
     try {

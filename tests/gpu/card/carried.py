@@ -2,6 +2,7 @@
 """The programs that tests/gpu/pack builds on one machine and tests/gpu/run starts on another.
 
     carried.py pack ROOT BUILD FOLDER PROGRAM...      writes the programs of BUILD to FOLDER (what tests/gpu/pack does last)
+    carried.py commit ROOT FOLDER                     writes FOLDER/commit.json, which names the commit of the sources, without programs
 
 FOLDER/manifest.json names the format, the commit, a digest of the sources, the programs and the tests of each; the programs are in
 FOLDER/programs.tar.xz. They find their libraries in the folder lib/ beside bin/, which unpack() fills on the other machine with links to
@@ -34,6 +35,7 @@ PROGRAMS = [
     "bench_averaging",
     "cifar10_train",
 ]
+LOADER_SECONDS = 20
 # What the carried programs need of the processor, as in /proc/cpuinfo: x86-64-v3.
 INSTRUCTIONS = ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
 # NVIDIA's libraries, which are looked for on the other machine, by the beginnings of their names; cuDNN and NVRTC open others by name.
@@ -64,6 +66,27 @@ def commit_of(root):
         return commit, bool(changes)
     except (OSError, subprocess.CalledProcessError):
         return "unknown", False
+
+
+def sources_of(root):
+    """What names the sources of a checkout: its commit, whether it has changes, and the digest."""
+    commit, changed = commit_of(root)
+    return {"commit": commit, "changed": changed, "sources": sources_digest(root)}
+
+
+def commit_in(folder, root):
+    """The name of the commit of the sources in `root`: that which tests/gpu/pack has written to `folder`, or of the checkout; "unknown" if there
+    is none. Sources other than those that were packed have changes."""
+    for name in ("manifest.json", "commit.json"):
+        try:
+            packed = json.loads((folder / name).read_text())
+            changed = packed["changed"] or packed["sources"] != sources_digest(root)
+            if packed["commit"] != "unknown":
+                return packed["commit"] + (" with changes" if changed else "")
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    commit, changed = commit_of(root)
+    return commit + (" with changes" if changed else "")
 
 
 def tests_of(build, files):
@@ -141,12 +164,9 @@ def pack(root, build, folder, wanted):
             for part in ("bin", "own"):
                 packing.add(staged / part, part, filter=without_origin)
     shutil.rmtree(staged)
-    commit, changed = commit_of(root)
     manifest = {
         "format": FORMAT,
-        "commit": commit,
-        "changed": changed,
-        "sources": sources_digest(root),
+        **sources_of(root),
         "archive": hashlib.sha256(archive.read_bytes()).hexdigest(),
         "compressed_s": round(time.monotonic() - begin, 1),
         "programs": programs,
@@ -229,9 +249,11 @@ def what_it_lacks(program):
     """What the dynamic loader says that is missing for this program, without running it; empty if it would start."""
     asked = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
     try:
-        ended = subprocess.run([str(program)], env=asked, capture_output=True, text=True, timeout=60)
+        ended = subprocess.run([str(program)], env=asked, capture_output=True, text=True, timeout=LOADER_SECONDS)
     except OSError as error:
         return [str(error)]
+    except subprocess.TimeoutExpired:
+        return [f"the loader had not ended after {LOADER_SECONDS} s"]
     output = ended.stdout + ended.stderr
     lines = [line.strip() for line in output.splitlines()]
     wrong = [line for line in lines if re.search(r"not found|cannot open|error while", line)]
@@ -243,6 +265,9 @@ def what_it_lacks(program):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 4 and sys.argv[1] == "commit":
+        pathlib.Path(sys.argv[3], "commit.json").write_text(json.dumps(sources_of(pathlib.Path(sys.argv[2]).resolve()), indent=1) + "\n")
+        raise SystemExit
     if len(sys.argv) < 6 or sys.argv[1] != "pack":
         raise SystemExit(__doc__)
     written = pack(*(pathlib.Path(word).resolve() for word in sys.argv[2:5]), sys.argv[5:])

@@ -23,6 +23,7 @@ import time
 import types
 import unittest
 import unittest.mock
+import warnings
 
 HERE = pathlib.Path(__file__).resolve().parents[1]  # the commands; what they need is in card/
 sys.dont_write_bytecode = True
@@ -146,11 +147,11 @@ class OnTheEmulator(InFolder):
         # And none of those within a stage: a test has so long, and a program whose turn it is.
         given, tests = [], [{"name": "gpu/training", "program": "p", "arguments": [], "alone": False}]
         programs = types.SimpleNamespace(tests=lambda: tests, has=lambda _: True, build=self.folder)
-        with unittest.mock.patch.object(run, "one_test", lambda test, _, seconds: given.append(seconds) or ({"name": "t", "status": "passed"}, "")):
+        with unittest.mock.patch.object(run, "one_test", lambda test, _, seconds, quiet: given.append((seconds, quiet)) or ([{"name": "t", "status": "passed"}], "")):
             settings = argparse.Namespace(**{**vars(settings_for(self.folder)), "emulated": True})
             made = run.stages_of("all", None, self.folder, settings, programs, measure.Measured(programs, self.folder, self.folder))
             next(stage for stage in made if stage.name == "trainings against Host").body(1e6)
-        self.assertEqual(given, [100 * 120])
+        self.assertEqual(given, [(100 * 120, None)])
         code = "import sys; sys.path.insert(0, sys.argv[1]); from bench import measure; before = measure.LONGEST_TURN; measure.emulate()\n"
         self.assertEqual(ended(sys.executable, "-c", f"{code}print(measure.LONGEST_TURN / before)", HERE / "card").stdout, "100.0\n")
 
@@ -186,6 +187,60 @@ class Stages(InFolder):
                 self.assertLessEqual(sum(stage.limit for stage in made if not stage.name.startswith("build")), 300)
         # Within nine minutes, with the end of what the last stage has started.
         self.assertLessEqual(stages.TOTAL_SECONDS + 10, 540)
+
+    def test_a_command_builds_the_programs_that_its_stages_start(self):
+        self.assertEqual(set(run.targets_of("all")), set(carried.PROGRAMS) - {"cifar10_train"})
+        checked = {"test_gpu_ops", "test_cuda_host", "test_gpu_training", "test_step_calls", "two_processes", "bench_machine"}
+        self.assertEqual(set(run.targets_of("check")), checked)
+        self.assertEqual({name.startswith("bench_") for name in run.targets_of("bench")}, {True})
+        self.assertEqual(set(run.targets_of("first")), {"test_gpu_ops", "test_cuda_host", "bench_machine", "bench_step_bfloat16"})
+
+    def test_only_the_gpu_of_the_machine_is_needed(self):
+        for name, code in (("nvidia-smi", NVIDIA_SMI), ("nvcc", "/bin/sleep 60"), ("c++", "echo a compiler"), ("cmake", "exit 3")):
+            script(self.folder / "tools" / name, code, python=False)
+        (self.folder / "tools/cmake").write_text("no program")
+        report = stages.Report(self.folder, "check", "abc")
+        begin = time.monotonic()
+        with unittest.mock.patch.dict(os.environ, PATH=str(self.folder / "tools")):
+            run.machine(report, 3)
+            self.assertLess(time.monotonic() - begin, 20)
+            facts = report.data["machine"]
+            self.assertRegex(facts["nvcc"], r"^nvcc said nothing for \d s$")
+            self.assertEqual((facts["compiler"], facts["CMake"]), ("a compiler", "cmake could not be started: Exec format error"))
+            script(self.folder / "tools/nvidia-smi", "/bin/sleep 60", python=False)
+            with self.assertRaisesRegex(stages.Failed, "there is no NVIDIA GPU here that can be used: nvidia-smi says 'nvidia-smi said nothing for"):
+                run.machine(report, 1)
+
+    def test_a_process_that_cannot_be_killed_does_not_hang_the_run(self):
+        kept = []
+        warnings.simplefilter("ignore", ResourceWarning)  # of processes that are left
+        self.addCleanup(warnings.resetwarnings)
+        with unittest.mock.patch.object(descendants, "end_command", lambda pid, mark: kept.append((pid, mark))), \
+                unittest.mock.patch.object(stages, "END_SECONDS", 0.2):  # fmt: skip
+            begin = time.monotonic()
+            with self.assertRaises(subprocess.TimeoutExpired):
+                stages.run(["sleep", "20"], 0.2)
+            self.assertLess(time.monotonic() - begin, 10)
+            program = side_by_side.Program("the peer", [sys.executable, "-c", "import os, time; os.close(1); time.sleep(20)"], self.folder / "log")
+            with self.assertRaisesRegex(side_by_side.Stopped, "the peer has closed its output and did not end"):
+                program.ready(1)
+            program.stop()
+            self.assertLess(time.monotonic() - begin, 15)
+        self.assertEqual(len(kept), 2)
+        for pid, mark in kept:
+            self.assertEqual(descendants.end_command(pid, mark), set())
+
+    def test_memcheck_reports_no_errors_of_calls_that_may_fail(self):
+        script(self.folder / "tools/compute-sanitizer", """
+import sys
+if "--help" in sys.argv: print("--kernel-regex --report-api-errors"); sys.exit()
+print(*sys.argv[1:]); print("========= ERROR SUMMARY: 0 errors"); print("[doctest] test cases: 3 | 3 passed")""")
+        script(self.folder / "test_gpu_ops", "")
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.folder / 'tools'}{os.pathsep}{os.environ['PATH']}"):
+            for tool in ("memcheck", "racecheck"):
+                log = self.folder / f"{tool}.log"
+                self.assertEqual(run.sanitizer(tool, Folder(self.folder), log, 10)["filter"], "--kernel-regex kns=cupola")
+                self.assertEqual("--report-api-errors no" in log.read_text(), tool == "memcheck")
 
     def test_the_order_is_tests_first_and_measurements_without_other_load(self):
         names = [stage.name for stage in stages_of("all")]
@@ -969,9 +1024,32 @@ class Carried(InFolder):
     def test_carried_sources_are_no_failure(self):
         (self.packed / "onednn.tar.xz").write_bytes(b"")
         programs = run.Programs(self.root / "unpacked", self.build)
+        report = stages.Report(self.root / "out", "all", "unknown")
         with self.assertRaisesRegex(run.Skipped, "the sources were carried and no programs, which are built here"):
-            run.unpack(programs, self.packed, None)
+            run.unpack(programs, self.packed, report)
         self.assertEqual(set(programs.unfit), set(carried.PROGRAMS))
+
+    def test_carried_sources_say_which_commit_they_are_of(self):
+        if shutil.which("git") is None:
+            self.skipTest("git is needed")
+        (self.packed / "onednn.tar.xz").write_bytes(b"")
+        git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "include"], ["commit", "-q", "-m", "a"]):
+            subprocess.run([*git, *words], check=True)
+        commit = carried.commit_of(self.root)[0]
+        (self.root / ".git/info/exclude").write_text("/build\n/packed\n/out\n")
+        subprocess.run([sys.executable, HERE / "card/carried.py", "commit", self.root, self.packed], check=True)
+        shutil.rmtree(self.root / ".git")  # the machine with the GPU has the files alone
+
+        def named():
+            report = stages.Report(self.root / "out", "all", "unknown")
+            with unittest.mock.patch.object(run, "ROOT", self.root), self.assertRaises(run.Skipped):
+                run.unpack(run.Programs(self.root / "unpacked", self.build), self.packed, report)
+            return report.data["commit"]
+
+        self.assertEqual(named(), commit)
+        (self.root / "include/a.hpp").write_text("// b\n")
+        self.assertEqual(named(), f"{commit} with changes")
 
     def test_a_program_that_would_not_start_is_told_by_the_loader(self):
         source, program = self.root / "a.c", self.root / "a.out"
@@ -1044,6 +1122,65 @@ if sys.argv[1].startswith("alone"):
         self.assertLess(time.monotonic() - begin, 20)
         self.assertEqual([test["status"] for test in found["tests"]], ["failed"] * 4 + ["skipped"] * 2)
         self.assertIn("4: no time was left for it", found["lines"])
+
+    def test_a_case_that_crashes_or_hangs_costs_itself_and_no_more(self):
+        code = """
+import os, sys, time
+first = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--first=")), 1)
+assert os.environ["CUPOLA_TEST_NAMES"]
+for number, name in enumerate(["fine", "crashes", "fine too", "hangs", "fine again"], 1):
+    if number < first: continue
+    print(f"[case] {name}", flush=True)
+    if name == "crashes": os.abort()
+    if name == "hangs": time.sleep(60)
+print(f"[doctest] test cases:  {6 - first} |  {6 - first} passed")
+"""
+        begin = time.monotonic()
+        with unittest.mock.patch.object(run, "one_test", lambda test, programs, seconds, quiet, of=run.one_test: of(test, programs, seconds, 1.0)):
+            found, reason = self.found(code, {"t": {}}, 30)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual([(test["name"], test["status"]) for test in found["tests"]],
+                         [("t", "failed"), ("t from case 3", "failed"), ("t from case 5", "passed")])  # fmt: skip
+        self.assertEqual(found["lines"][0], "t: it was ended by signal 6, in the case 'crashes'")
+        self.assertRegex(found["lines"][1], r"^t from case 3: it was ended after \d s, in the case 'hangs'$")
+        self.assertEqual((reason, found["cases"]), ("2 of 3 failed: t, t from case 3", 1))
+        log = (self.folder / "log").read_text()
+        self.assertEqual(len(re.findall(r"^\[case\] fine", log, re.M)), 3)
+
+    def test_the_case_in_which_the_time_is_over_is_named(self):
+        found, _ = self.found('import time; print("[case] a, b", flush=True); time.sleep(60)', {"t": {}}, 3)
+        self.assertRegex(found["lines"][0], "^t: it was ended after 2 s, in the case 'a, b', and no time was left for those after it$")
+
+    def test_a_program_that_cannot_be_started_costs_its_test_and_no_more(self):
+        script(self.folder / "program", 'print("[doctest] test cases:  2 |  2 passed")')
+        (self.folder / "broken").write_text("no program")
+        (self.folder / "broken").chmod(0o755)
+        chosen = [{"name": name, "program": name, "arguments": [], "alone": False} for name in ("broken", "program")]
+        with self.assertRaises(stages.Failed) as caught:
+            run.tests(Folder(self.folder), chosen, self.folder / "log", 20)
+        self.assertEqual([test["status"] for test in caught.exception.found["tests"]], ["failed", "passed"])
+        self.assertEqual(caught.exception.found["lines"], ["broken: it could not be started: Exec format error"])
+
+    def test_the_result_of_each_test_is_reported_when_it_has_ended(self):
+        report = stages.Report(self.folder / "out", "all", "abc")
+        script(self.folder / "program", 'import sys, time; print("[doctest] test cases:  2 |  2 passed", flush=True); time.sleep(int(sys.argv[1]))')
+        chosen = [{"name": name, "program": "program", "arguments": [seconds], "alone": False} for name, seconds in (("quick", "0"), ("slow", "3"))]
+        known = []
+
+        def body(seconds):
+            def when_known(found):
+                report.known(found)
+                known.append(json.loads((self.folder / "out/report.json").read_text())["stages"][0])
+
+            return run.tests(Folder(self.folder), chosen, self.folder / "log", seconds, known=when_known)
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertTrue(report.stage("tests", 30, body))
+        first, second = known
+        self.assertEqual((first["status"], [test["name"] for test in first["tests"]]), ("running", ["quick"]))
+        self.assertEqual([test["name"] for test in second["tests"]], ["quick", "slow"])
+        report.known({"late": True})  # nothing runs
+        self.assertNotIn("late", report.data["stages"][0])
 
     def test_the_stages_share_the_tests_out(self):
         names = ["gpu/ops/linear", "gpu/training", "gpu/none_for_it", "gpu/run", "gpu/data", "device/cuda"]

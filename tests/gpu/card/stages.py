@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages with a time limit each, and the report that is written after each stage. tests/gpu/run consists of stages."""
 
+import contextlib
 import json
 import math
 import os
@@ -21,6 +22,8 @@ TOTAL_SECONDS = 530
 EMULATED_TIMES = 100
 # The format of report.json: tests/gpu/report reads no other.
 FORMAT = 2
+# A process that was killed has so long to end. One that waits for a GPU's driver may never do it.
+END_SECONDS = 10.0
 # No log grows beyond this.
 LOG_BYTES = 12 << 20
 
@@ -86,6 +89,8 @@ class Report:
         self.writing = threading.Lock()
         # Called after each stage, and at the end.
         self.after = lambda: None
+        # The entry of the stage that runs.
+        self.running = None
         self.data = {
             "format": FORMAT,
             "command": command,
@@ -122,8 +127,10 @@ class Report:
         """Runs body(seconds) and records its result. An error does not prevent the next stage, and no process survives the stage but
         those that another command has claimed."""
         entry = {"name": name, "status": "running", "limit_s": max(0, round(seconds))}
-        self.data["stages"].append(entry)
-        self.write()
+        with self.writing:
+            self.data["stages"].append(entry)
+            self.running = entry
+            self.write()
         begin = time.monotonic()
         found = {"status": "passed"}
         try:
@@ -144,9 +151,17 @@ class Report:
             found["survivors"] = sorted(left)
         with self.writing:
             entry.update(found, seconds=round(time.monotonic() - begin, 1))
+            self.running = None
             self.write()
         print(self.line(entry), flush=True)
         return entry["status"] == "passed"
+
+    def known(self, found):
+        """Writes what the stage that runs has found by now, so that a run that is cut short has reported it. Any thread may call it."""
+        with self.writing:
+            if self.running is not None:
+                self.running.update(found)
+                self.write()
 
     @staticmethod
     def line(entry):
@@ -189,9 +204,35 @@ class Report:
         threading.Thread(target=end, daemon=True).start()
 
 
-def run(command, seconds, log=None, env=None, **more):
+def wait_for(process, printed, seconds, quiet):
+    """Waits until the process ends. Raises TimeoutExpired after `seconds`, or when the file has not grown for `quiet` seconds, unless that is
+    None."""
+    if quiet is None:
+        process.wait(timeout=seconds)
+        return
+    size, grown, end = 0, time.monotonic(), time.monotonic() + seconds
+    while True:
+        try:
+            process.wait(timeout=0.1)
+            return
+        except subprocess.TimeoutExpired:
+            now, size_now = time.monotonic(), os.fstat(printed.fileno()).st_size
+            if size_now != size:
+                size, grown = size_now, now
+            if now > end or now > grown + quiet:
+                raise subprocess.TimeoutExpired(process.args, seconds if now > end else quiet) from None
+
+
+def end_process(process, mark):
+    """Kills a process and all that it has started. Returns when it has ended, or after END_SECONDS."""
+    descendants.end_command(process.pid, mark)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=END_SECONDS)
+
+
+def run(command, seconds, log=None, env=None, quiet=None, **more):
     """Runs a command for at most `seconds`; returns its status and its output. Nothing that it has started survives it. `env` is added
-    to the environment."""
+    to the environment. With `quiet` it is ended, too, when it has printed nothing for so many seconds."""
     mark = descendants.new_mark()
     # A file and not a pipe: a pipe ends when the last process that inherited it ends.
     with tempfile.TemporaryFile() as printed:
@@ -207,12 +248,11 @@ def run(command, seconds, log=None, env=None, **more):
         descendants.claim(process.pid, mark)
         expired = None
         try:
-            process.wait(timeout=seconds)
+            wait_for(process, printed, seconds, quiet)
         except subprocess.TimeoutExpired as error:
             expired = error
         finally:
-            descendants.end_command(process.pid, mark)
-            process.wait()
+            end_process(process, mark)
         printed.seek(0)
         output = printed.read().decode(errors="replace")
     if log is not None:

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 import descendants
-from stages import Failed, Skipped, append
+from stages import Failed, Skipped, append, end_process
 
 STEPS = 10
 DIE_AT = 5
@@ -65,8 +65,7 @@ class Process:
         return self.process.wait(timeout=max(0.1, until - time.monotonic()))
 
     def end(self):
-        descendants.end_command(self.process.pid, self.mark)
-        self.process.wait()
+        end_process(self.process, self.mark)
 
 
 def visible_gpus():
@@ -205,9 +204,10 @@ def _refuse(program, folder, until, found, gpu):
             rank.end()
 
 
-def run_two_processes(program, out, log, seconds):
+def run_two_processes(program, out, log, seconds, known=lambda found: None):
     """Runs all checks within `seconds`, with their files in a folder in `out`, and adds their output to `log`. Returns the results,
-    those of processes of one host under "one_host". Raises Failed, or Skipped if there is no GPU."""
+    those of processes of one host under "one_host"; known() is called with those that there are after each check. Raises Failed, or Skipped
+    if there is no GPU."""
     until = time.monotonic() + seconds - 2
     found = {}
     gpus = visible_gpus()
@@ -216,7 +216,9 @@ def run_two_processes(program, out, log, seconds):
         try:
             expected = _alone(program, folder, until, found)
             _compare(program, folder, until, found, expected)
+            known(found)
             _kill(program, folder, until, found)
+            known(found)
             one_host = found["one_host"] = {"gpus": len(gpus)}
             try:
                 if len(gpus) > 1:

@@ -181,6 +181,8 @@ class Measured:
         self.peers, self.compilers, self.peers_missing = {}, {}, {}
         self.rates, self.profiles, self.own_rates, self.bytes = None, {}, {}, {}
         self.floors = roofline.PUBLISHED
+        # Called with what a stage has found by then.
+        self.known = lambda found: None
         # Whether the files of plans are of this run.
         self.has_plans = False
 
@@ -346,6 +348,7 @@ class Measured:
                     for plan in said["plans"]:
                         lines.append(f"    {plan['plan']}")
                         lines += [f"        {1e3 * one['seconds']:.4f} ms  {one['name']}" for one in plan["candidates"]]
+                self.known({"plans": found, "lines": lines})
                 if problem:
                     missing.append((precision, problem))
             except Exception as error:  # the other precisions have their turn
@@ -401,10 +404,10 @@ class Measured:
             try:
                 said[row] = json_of(self.command(precision, batch, word), min(left, 0.75 * seconds), self.log)
                 lines += [f"{precision}, batch {batch}", *lines_of(row, said[row]), ""]
+                self.known({word: by_name(said), "lines": lines})
             except Exception as error:  # the other rows can still be measured
                 missing.append((f"{precision} {batch}", str(error)))
-        rows = {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}
-        return found_or_failed({word: rows, "lines": lines}, missing)
+        return found_or_failed({word: by_name(said), "lines": lines}, missing)
 
     def node_times(self, seconds):
         def lines_of(row, profile):
@@ -498,6 +501,7 @@ class Measured:
                 if row["missing"]:
                     lines.append(f"    missing: {grouped(row['missing'].items())}")
                 bars += row["bars"]
+                self.known({"rows": rows, "bars": bars, "lines": lines})
                 if "images_per_second" in row and not word:
                     self.own_rates[batch] = max(self.own_rates.get(batch, 0), row["images_per_second"]["median"])
         finally:
@@ -519,6 +523,7 @@ class Measured:
             rows.append({"replicas": replicas, "devices": next(iter(described.values()), {}).get("devices"), "milliseconds": times})
             if times:
                 lines.append(f"{replicas} replicas of 128: " + ", ".join(f"{policy} {turns.text_of(value, 4)} ms" for policy, value in times.items()))
+            self.known({"rows": rows, "lines": lines})
         return found_or_failed({"rows": rows, "lines": lines}, missing)
 
     def ways(self, seconds):
@@ -537,6 +542,7 @@ class Measured:
                 + (f", {turns.text_of(ratios[way], 3)} of one chain" if way in ratios else "")
                 for way, value in rows[-1]["milliseconds"].items()
             ]
+            self.known({"rows": rows, "lines": lines})
         return found_or_failed({"rows": rows, "lines": lines}, missing)
 
     def by_turns(self, commands, end):
@@ -598,6 +604,10 @@ def convolutions_found(times, problem):
     if not problem and not whole:
         problem = f"plans of {len(made[0]) if made else 0} convolutions were made {len(made)} times, and {CONVOLUTIONS} are expected"
     return met(found, problem)
+
+
+def by_name(rows):
+    return {f"{precision} {batch}": of_row for (precision, batch), of_row in rows.items()}
 
 
 def milliseconds_of(rounds):

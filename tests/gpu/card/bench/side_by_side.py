@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import descendants
-from stages import append
+from stages import append, end_process
 
 
 class Stopped(Exception):
@@ -64,7 +64,10 @@ class Program:
                 raise Stopped(f"{self.key} printed nothing for {seconds:.0f} s")
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
-                status = self.process.wait()
+                try:
+                    status = self.process.wait(timeout=max(1.0, left))
+                except subprocess.TimeoutExpired:
+                    raise Stopped(f"{self.key} has closed its output and did not end: {self.last_words()}") from None
                 raise Stopped(f"{self.key} ended with status {status}: {self.last_words()}")
             self.buffer += data
 
@@ -99,8 +102,7 @@ class Program:
             self.process.wait(timeout=1)
         except (OSError, subprocess.TimeoutExpired):
             pass
-        descendants.end_command(self.process.pid, self.mark)
-        self.process.wait()
+        end_process(self.process, self.mark)
         self.process.stdout.close()
         append(self.log, f"--- {self.key}\n{self.all_words()}\n")
         self.printed.close()
