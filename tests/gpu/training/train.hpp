@@ -470,33 +470,45 @@ inline AnyRule rule_of(const Run& run) {
     return {sgd_of(run)};
 }
 
-/// `Memory` is the type of the memory of the batches.
-template <class D, class Memory>
-Result run_on(const Run& run) {
+/// A training of the run's network, `model`, by an optimiser of AnyRule. `Memory` is the type of the memory of the batches.
+template <Model model, class D, class Memory>
+Result run_model(const Run& run) {
     using namespace cupola;
     const auto by_any = [&]<class Net, class Policy, class Loss = TheLoss>() {
         return train<D, DataParallel<Net, Loss, AnyRule, ConcatMean, D, Policy>, Memory>(run, rule_of(run));
     };
-    if (run.model == Model::convolutions_bfloat16) return by_any.template operator()<Convolutions16, FirstReplica>();
-    if constexpr (D::max_steps_in_flight > 1) {
-        if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
-    }
-    if (run.model == Model::weighted) {
+    if constexpr (model == Model::convolutions_bfloat16) {
+        return by_any.template operator()<Convolutions16, FirstReplica>();
+    } else if constexpr (model == Model::convolutions_half) {
+        return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
+    } else if constexpr (model == Model::weighted) {
         return by_any.template operator()<Deep, FirstReplica, LossWithWeights>();
-    }
-    if (run.model == Model::two_heads) return by_any.template operator()<TwoHeads, FirstReplica, LossOfHeads>();
-    if (run.model == Model::frozen_body) return by_any.template operator()<FrozenBody, FirstReplica>();
-    if (run.model == Model::frozen_middle) return by_any.template operator()<FrozenMiddle, Pooled>();
-    if (run.model == Model::offloaded) return by_any.template operator()<Offloaded, FirstReplica>();
-    if (run.model == Model::normalized) {
+    } else if constexpr (model == Model::two_heads) {
+        return by_any.template operator()<TwoHeads, FirstReplica, LossOfHeads>();
+    } else if constexpr (model == Model::frozen_body) {
+        return by_any.template operator()<FrozenBody, FirstReplica>();
+    } else if constexpr (model == Model::frozen_middle) {
+        return by_any.template operator()<FrozenMiddle, Pooled>();
+    } else if constexpr (model == Model::offloaded) {
+        return by_any.template operator()<Offloaded, FirstReplica>();
+    } else if constexpr (model == Model::normalized) {
         if (run.statistics == Statistics::pooled) return by_any.template operator()<Normalized, Pooled>();
         return by_any.template operator()<Normalized, FirstReplica>();
+    } else {
+        return by_any.template operator()<Convolutions, FirstReplica>();
     }
-    if (run.rule == Rule::uncaptured || run.rule == Rule::faulty || run.rule == Rule::ruinous) {
-        const Uncaptured rule{sgd_of(run), run.rule == Rule::faulty, run.rule == Rule::ruinous ? 2 : nowhere};
-        return train<D, DataParallel<Convolutions, TheLoss, Uncaptured, ConcatMean, D>, Memory>(run, rule);
-    }
-    return by_any.template operator()<Convolutions, FirstReplica>();
+}
+
+/// Whether the optimiser of the run is one that is not captured.
+[[nodiscard]] inline bool is_uncaptured(const Run& run) {
+    return run.rule == Rule::uncaptured || run.rule == Rule::faulty || run.rule == Rule::ruinous;
+}
+/// A training of `convolutions` by an optimiser that is not captured.
+template <class D, class Memory>
+Result run_uncaptured(const Run& run) {
+    using namespace cupola;
+    const Uncaptured rule{sgd_of(run), run.rule == Rule::faulty, run.rule == Rule::ruinous ? 2 : nowhere};
+    return train<D, DataParallel<Convolutions, TheLoss, Uncaptured, ConcatMean, D>, Memory>(run, rule);
 }
 
 template <class D, class Memory>
