@@ -61,6 +61,20 @@ TEST_CASE("torchrun, Open MPI, PMIx, PMI and SLURM say number, count and the num
           "process 2 of 4, from PMI_RANK and PMI_SIZE", 2);
     check({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "1"}},
           "process 3 of 4, from SLURM_PROCID and SLURM_STEP_NUM_TASKS", 1);
+    // srun --mpi=pmi2 sets the number on the machine in SLURM's own variable alone.
+    check({{"PMI_RANK", "3"},
+           {"PMI_SIZE", "4"},
+           {"SLURM_PROCID", "3"},
+           {"SLURM_STEP_NUM_TASKS", "4"},
+           {"SLURM_LOCALID", "1"}},
+          "process 3 of 4, from PMI_RANK and PMI_SIZE", 1);
+    // The processes of an mpirun have SLURM's variables of the one that started them on their machine.
+    check({{"PMI_RANK", "1"},
+           {"PMI_SIZE", "8"},
+           {"SLURM_PROCID", "1"},
+           {"SLURM_STEP_NUM_TASKS", "2"},
+           {"SLURM_LOCALID", "0"}},
+          "process 1 of 8, from PMI_RANK and PMI_SIZE", -1);
 }
 
 TEST_CASE("launchers that agree, and one inside the job of another, are believed") {

@@ -61,6 +61,23 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", LauncherVariables::by_either, true},
      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", LauncherVariables::by_count, false}}};
 
+/// Adds the number on the machine by another launcher that gives the process the same number and count: beside the
+/// variables of PMI-2, srun sets it in its own alone. The process that starts those of an mpirun has other numbers.
+[[gnu::cold]] inline void add_local_number(LaunchedProcess& process, ValueOfVariable value_of) {
+    const auto is = [&](const char* name, int value) {
+        const char* const found = value_of(name);
+        return found != nullptr && found == text(value);
+    };
+    for (const LauncherVariables& each : launchers) {
+        if (!is(each.number, process.number) || !is(each.count, process.count)) continue;
+        if (const char* const local = value_of(each.local)) {
+            process.local_number = launched_number(each.local, local, 0);
+            process.local_variable = each.local;
+            return;
+        }
+    }
+}
+
 /// This process according to the first of `launchers` whose variables are set, or a single process if there is none.
 /// torchrun's variables take precedence even inside another launcher's job. Throws InvalidArgument, which names
 /// variable and value, for an incomplete pair, a value that is not an integer, a number that is not less than the
@@ -101,6 +118,7 @@ inline constexpr std::array<LauncherVariables, 5> launchers{
         }
         first = process;
     }
+    if (!first.number_variable.empty() && first.local_number < 0) add_local_number(first, value_of);
     return first;
 }
 [[nodiscard, gnu::cold]] inline LaunchedProcess launched_process() {
