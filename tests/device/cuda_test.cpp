@@ -96,7 +96,7 @@ TEST_CASE("outside a captured step no scalars are read on the device") {
 
 TEST_CASE("a device's own thread stays on its device") {
     if (gpus() < 2) return;
-    const CudaContext context(1, {});
+    const CudaContext first(0, {}), context(1, {});
     int device = -1;
     std::thread([&] {
         context.own_thread(2);

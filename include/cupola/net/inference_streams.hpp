@@ -5,7 +5,8 @@
 //
 // A stream has plans for the largest batch, for a quarter of it, and so on down to one sample. A batch is run in parts
 // of these sizes, the largest first: 100 samples of at most 128 are 32 + 32 + 32 + 2 + 2. No part is padded with unused
-// samples. Everything is allocated before the first sample. The class is instantiated per device, not per network.
+// samples. Everything is allocated before the first sample. All streams are on the first device of the options, whose
+// memory has the parameters. The class is instantiated per device, not per network.
 #pragma once
 
 #include <algorithm>
@@ -126,9 +127,9 @@ private:
                 aligned(sample_bytes) +
                 checked_bytes(text("the column ", each.column.name, " of ", options.max_batch, " samples needs"),
                               {options.max_batch, static_cast<std::int64_t>(each.column.bytes())});
+        const typename D::Options device = on_one_device(options);
         for (int i = 0; i < options.streams; ++i) {
-            Stream stream{
-                .context = std::make_unique<typename D::Context>(i, options.device), .plans = {}, .samples = {}};
+            Stream stream{.context = std::make_unique<typename D::Context>(i, device), .plans = {}, .samples = {}};
             const auto team = stream.context->team();
             for (std::int64_t batch = options.max_batch;; batch /= 4) {
                 stream.plans.push_back(
@@ -140,23 +141,27 @@ private:
             bytes_ += sample_bytes;
             shared_->streams.push_back(std::move(stream));
         }
-        const std::size_t available = D::available_memory();
+        const std::size_t available = [&] {
+            const auto team = shared_->streams.front().context->team();
+            return D::available_memory();
+        }();
         require<OutOfMemory>(bytes_ <= available, options.streams, options.streams == 1 ? " stream" : " streams",
                              " of at most ", options.max_batch, options.max_batch == 1 ? " sample" : " samples",
                              " need ", ByteCount{bytes_}, ", and ", ByteCount{available}, " are available");
         allocate(sample_bytes, parameters, buffers);
     }
 
+    /// The options with which the contexts of all streams are on one device.
+    [[nodiscard]] static typename D::Options on_one_device(const Options& options) {
+        typename D::Options device = options.device;
+        if constexpr (requires { device.devices_per_gpu; }) device.devices_per_gpu = options.streams;
+        return device;
+    }
+
     [[gnu::cold]] void allocate(std::size_t sample_bytes, std::span<const float> parameters,
                                 std::span<const float> buffers) {
         Shared& s = *shared_;
-        s.parameters = typename D::Arena(parameters.size_bytes(), "the parameters");
-        s.buffers = typename D::Arena(buffers.size_bytes(), "the running statistics");
-        typename D::Context& first = *s.streams.front().context;
-        D::copy_from_host(first, s.parameters.data(), reinterpret_cast<const std::byte*>(parameters.data()),
-                          parameters.size_bytes());
-        D::copy_from_host(first, s.buffers.data(), reinterpret_cast<const std::byte*>(buffers.data()),
-                          buffers.size_bytes());
+        copy_shared(parameters, buffers);
         s.free.reserve(s.streams.size());
         for (Stream& stream : s.streams) {
             const auto team = stream.context->team();
@@ -170,6 +175,19 @@ private:
             }
             s.free.push_back(&stream);
         }
+    }
+
+    /// Allocates and fills what the streams share.
+    [[gnu::cold]] void copy_shared(std::span<const float> parameters, std::span<const float> buffers) {
+        Shared& s = *shared_;
+        typename D::Context& first = *s.streams.front().context;
+        const auto team = first.team();
+        s.parameters = typename D::Arena(parameters.size_bytes(), "the parameters");
+        s.buffers = typename D::Arena(buffers.size_bytes(), "the running statistics");
+        D::copy_from_host(first, s.parameters.data(), reinterpret_cast<const std::byte*>(parameters.data()),
+                          parameters.size_bytes());
+        D::copy_from_host(first, s.buffers.data(), reinterpret_cast<const std::byte*>(buffers.data()),
+                          buffers.size_bytes());
     }
 
     /// Samples [first, first + the plan's batch) of a call.

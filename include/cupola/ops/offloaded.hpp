@@ -31,15 +31,16 @@ public:
 
     Offloaded(const BuildContext<Device>& build, std::unique_ptr<PlanNode<Other>> (*make)(const BuildContext<Other>&),
               const ParameterSizes& parameters)
-        : context_(build.context.ordinal(), typename Other::Options{}),
-          node_(make(BuildContext<Other>{.context = context_,
+        : context_(build.context.ordinal(), typename Other::Options{}), parameter_sizes_(parameters) {
+        // The node and its memory are made on the other device.
+        const auto team = context_.team();
+        node_ = make(BuildContext<Other>{.context = context_,
                                          .batch = build.batch,
                                          .input = build.input,
                                          .output = build.output,
                                          .layer = build.layer,
                                          .training = build.training,
-                                         .input_gradient = build.input_gradient})),
-          parameter_sizes_(parameters) {
+                                         .input_gradient = build.input_gradient});
         const MemoryNeeds needs = node_->needs();
         const auto floats = [&](std::int64_t count) { return take(static_cast<std::size_t>(count) * sizeof(float)); };
         input_ = floats(build.batch * build.input.size());

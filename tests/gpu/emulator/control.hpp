@@ -17,6 +17,13 @@ void set_devices(int count);
 void set_multiprocessors(int count);
 /// The compute capability of each device; 9.0 by default. The emulated program has code for 9.0 and later.
 void set_capability(int major, int minor);
+/// The virtual architecture that the program's kernels were compiled for; 90 by default, which stands for 9.0. From PTX for an
+/// earlier one the driver makes code for 9.0, too.
+void set_virtual_architecture(int architecture);
+/// Whether the process has a context on the device: a call for the device has created it.
+bool has_context(int device);
+/// As if no call for a device had been made yet. The calling thread's device stays what it is.
+void forget_contexts();
 /// The version of CUDA that the driver is for, as cudaDriverGetVersion returns it; by default that of the runtime. 0 stands for
 /// no driver.
 void set_driver(int version);

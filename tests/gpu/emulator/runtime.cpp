@@ -132,6 +132,7 @@ struct Allocation {
 
 struct Device {
     cudaError_t failed = cudaSuccess;
+    bool has_context = false;
     std::size_t used = 0;
     /// The seconds that its work has taken, and those since it was idle.
     double clock = 0, busy = 0;
@@ -150,7 +151,7 @@ struct State {
     std::uint64_t seed = seed_at_start();
     Random random{seed};
     int count = 4, multiprocessors = 2, pace = 3, driver = CUDART_VERSION;
-    int major = 9, minor = 0;
+    int major = 9, minor = 0, virtual_architecture = 90;
     std::size_t memory = std::size_t{4} << 30;
     std::uint64_t last_blocks = 0;
     unsigned side_by_side_in = 8;
@@ -251,6 +252,8 @@ int visible_devices() {
 }
 
 /// Whether the program has code for the devices.
+/// A call for the calling thread's device creates its context.
+void need_context() { state().device[static_cast<std::size_t>(current)].has_context = true; }
 bool has_code() { return state().major * 100 + state().minor * 10 >= 900; }
 
 std::string text_of(const Stream& stream) {
@@ -618,6 +621,7 @@ cudaError_t allocate(void** memory, std::size_t bytes, Kind kind) {
     State& s = state();
     if (memory == nullptr) return cudaErrorInvalidValue;
     *memory = nullptr;
+    need_context();
     if (bytes == 0) return cudaSuccess;
     Device& device = s.device[static_cast<std::size_t>(current)];
     if (kind == Kind::device && bytes > s.memory - std::min(s.memory, device.used)) return cudaErrorMemoryAllocation;
@@ -753,6 +757,7 @@ cudaError_t make_stream(cudaStream_t* handle, unsigned flags) {
     const Guard guard;
     if (handle == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
     if (failed(current) != cudaSuccess) return failed(current);
+    need_context();
     auto stream = std::make_shared<Stream>();
     stream->device = current;
     stream->blocking = (flags & cudaStreamNonBlocking) == 0;
@@ -977,6 +982,12 @@ void set_capability(int major, int minor) {
     state().major = major;
     state().minor = minor;
 }
+void set_virtual_architecture(int architecture) { locked()->virtual_architecture = architecture; }
+bool has_context(int device) { return locked()->device[static_cast<std::size_t>(device)].has_context; }
+void forget_contexts() {
+    const Guard guard;
+    for (Device& device : state().device) device.has_context = false;
+}
 void set_driver(int version) { locked()->driver = version; }
 void set_resident_blocks(int count) { locked()->resident_blocks = count; }
 void set_concurrent_managed(bool can) { locked()->concurrent_managed = can; }
@@ -1082,14 +1093,35 @@ cudaError_t cudaSetDevice(int device) {
     const Guard guard;
     if (device < 0 || device >= visible_devices()) return keep(cudaErrorInvalidDevice);
     current = device;
+    need_context();
     return kept_unless_failed(cudaSuccess, current);
+}
+namespace {
+/// The driver's cuDevicePrimaryCtxGetState.
+int primary_context_state(int device, unsigned* flags, int* active) {
+    const Guard guard;
+    constexpr int invalid_device = 101;
+    if (device < 0 || device >= visible_devices()) return invalid_device;
+    *flags = 0;
+    *active = state().device[static_cast<std::size_t>(device)].has_context ? 1 : 0;
+    return 0;
+}
+}  // namespace
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+    const bool known = std::string_view(symbol) == "cuDevicePrimaryCtxGetState";
+    *function = known ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
+    if (result != nullptr) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
     const Guard guard;
     if (attributes == nullptr || function == nullptr) return keep(cudaErrorInvalidDeviceFunction);
     if (failed(current) != cudaSuccess) return keep(failed(current));
     if (!has_code()) return keep(cudaErrorNoKernelImageForDevice);
-    *attributes = {.maxThreadsPerBlock = 1024, .numRegs = 32, .ptxVersion = 90, .binaryVersion = 90};
+    need_context();
+    *attributes = {
+        .maxThreadsPerBlock = 1024, .numRegs = 32, .ptxVersion = state().virtual_architecture, .binaryVersion = 90};
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -1243,6 +1275,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     const Guard guard;
+    need_context();
     *total = state().memory;
     *free = *total - std::min(*total, state().device[static_cast<std::size_t>(current)].used);
     return kept_unless_failed(cudaSuccess, current);
@@ -1360,6 +1393,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     const Guard guard;
     if (event == nullptr) return keep(cudaErrorInvalidValue);
     if (failed(current) != cudaSuccess) return keep(failed(current));
+    need_context();
     *event = new CUevent_st{.device = current, .flags = flags, .latest = nullptr, .capture = nullptr, .captured = {}};
     state().events.push_back(*event);
     return cudaSuccess;

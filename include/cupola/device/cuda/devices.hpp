@@ -44,8 +44,28 @@ namespace cupola { inline namespace CUPOLA_ABI {
 
 namespace impl {
 
+/// Whether a GPU has its primary context in this process. cudaSetDevice creates that, which takes hundreds of megabytes
+/// of the GPU's memory. True if it cannot be found out.
+[[nodiscard]] inline bool has_cuda_context(int gpu) noexcept {
+    // CUresult (CUdevice, unsigned*, int*), without the header of the driver.
+    using GetState = int (*)(int, unsigned*, int*);
+    static const GetState get_state = []() -> GetState {
+        constexpr unsigned version = 13000;
+        void* found = nullptr;
+        if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, version, cudaEnableDefault) ==
+            cudaSuccess)
+            return reinterpret_cast<GetState>(found);
+        cudaGetLastError();
+        return nullptr;
+    }();
+    unsigned flags = 0;
+    int active = 1;
+    return get_state == nullptr || get_state(gpu, &flags, &active) != 0 || active != 0;
+}
+
 /// While it exists, the calling thread's CUDA calls go to this device. It ignores the errors of a lost device, which
-/// those calls report.
+/// those calls report. Then they go to the device before it again, unless that has no context, as the first GPU in a
+/// process that uses others: the thread stays on this device, and no memory is taken there.
 class OnCudaDevice {
 public:
     explicit OnCudaDevice(int ordinal) {
@@ -64,7 +84,7 @@ public:
     OnCudaDevice(const OnCudaDevice&) = delete;
     OnCudaDevice& operator=(const OnCudaDevice&) = delete;
     ~OnCudaDevice() {
-        if (changed_) cudaSetDevice(before_);
+        if (changed_ && has_cuda_context(before_)) cudaSetDevice(before_);
     }
 
 private:
