@@ -119,3 +119,42 @@ TEST_CASE("a scope on a GPU returns to the one before it, unless that has no con
     { const impl::OnCudaDevice scope(1); }
     CHECK(device() == 0);
 }
+
+TEST_CASE("an error of a library is DeviceLost where the GPU can no longer be used, with the error of CUDA") {
+    const Fresh fresh;
+    const auto fails = [] { impl::check_cudnn(CUDNN_STATUS_EXECUTION_FAILED, "cudnnBackendExecute"); };
+    CHECK(message_of<DeviceError>(fails).find("every call for it fails") == std::string::npos);
+    for (const cudaError_t code : {cudaErrorIllegalAddress, cudaErrorUnknown, cudaErrorTensorMemoryLeak}) {
+        CAPTURE(code);
+        CudaContext context(0, {});
+        emulator::fail_device(0, 0, code);
+        static_cast<void>(cudaMemsetAsync(context.sums(), 0, 4, context.stream()));
+        CHECK(cudaStreamSynchronize(context.stream()) == code);
+        const std::string lasting = text("; every call for it fails with ", cudaGetErrorName(code), ": ");
+        CHECK(contains(message_of<DeviceLost>(fails), lasting));
+        CHECK(contains(
+            message_of<DeviceLost>([] { impl::check_cublas(CUBLAS_STATUS_EXECUTION_FAILED, "cublasLtMatmul"); }),
+            lasting));
+        CHECK(contains(message_of<DeviceLost>([&] { impl::check_cuda(code, "cudaStreamSynchronize"); }),
+                       cudaGetErrorName(code)));
+        emulator::mend();
+    }
+}
+
+TEST_CASE("the codes after which CUDA's documentation asks for another process are DeviceLost, and others are not") {
+    const Fresh fresh;
+    for (const cudaError_t code :
+         {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContained, cudaErrorIllegalAddress,
+          cudaErrorLaunchTimeout, cudaErrorAssert, cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+          cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace, cudaErrorInvalidPc, cudaErrorLaunchFailure,
+          cudaErrorTensorMemoryLeak, cudaErrorMpsClientTerminated, cudaErrorExternalDevice}) {
+        CAPTURE(code);
+        CHECK(impl::loses_device(code));
+    }
+    // On a GPU that can still be used an unknown error is that of one call.
+    for (const cudaError_t code : {cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorNotReady,
+                                   cudaErrorCooperativeLaunchTooLarge, cudaErrorUnknown}) {
+        CAPTURE(code);
+        CHECK_FALSE(impl::loses_device(code));
+    }
+}

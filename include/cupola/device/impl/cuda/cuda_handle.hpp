@@ -3,6 +3,7 @@
 // Ownership and errors for the C interface of CUDA's runtime.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,14 +21,18 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     return device;
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call,
-                                                              std::string_view name, std::string_view meaning) {
-    throw DeviceError(
-        text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
+/// What CUDA's runtime returns for any call for the calling thread's device: an error if a kernel that was queued
+/// before, or the device itself, has failed.
+[[nodiscard, gnu::cold]] inline cudaError_t lasting_cuda_error() {
+    std::size_t free = 0, total = 0;
+    const cudaError_t status = cudaMemGetInfo(&free, &total);
+    if (status != cudaSuccess) cudaGetLastError();  // the error is reported here, and not by the next launch
+    return status;
 }
 
 /// Whether, after this error, every call for the device fails in this process: an error of a kernel that was queued
-/// before, or of the GPU itself.
+/// before, or of the GPU itself. These are the codes after which, by CUDA's documentation, the process must be started
+/// again. It does not say so of cudaErrorUnknown: the device is then lost if the next call fails with it, too.
 [[nodiscard, gnu::cold]] inline bool loses_device(cudaError_t status) {
     switch (status) {
         case cudaErrorECCUncorrectable:
@@ -41,9 +46,25 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
         case cudaErrorMisalignedAddress:
         case cudaErrorInvalidAddressSpace:
         case cudaErrorInvalidPc:
-        case cudaErrorLaunchFailure: return true;
+        case cudaErrorLaunchFailure:
+        case cudaErrorTensorMemoryLeak:
+        case cudaErrorMpsClientTerminated:
+        case cudaErrorExternalDevice: return true;
+        case cudaErrorUnknown: return lasting_cuda_error() == cudaErrorUnknown;
         default: return false;
     }
+}
+
+/// For a library, which reports the failure of a device by a code of its own: throws DeviceLost if the device cannot be
+/// used again, and DeviceError otherwise.
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call,
+                                                              std::string_view name, std::string_view meaning) {
+    const std::string message =
+        text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning);
+    const cudaError_t lasting = lasting_cuda_error();
+    if (!loses_device(lasting)) throw DeviceError(message);
+    throw DeviceLost(
+        text(message, "; every call for it fails with ", cudaGetErrorName(lasting), ": ", cudaGetErrorString(lasting)));
 }
 
 /// For a call whose device is not that of the calling thread: throws as check_cuda does, and names `device`.
