@@ -109,6 +109,20 @@ void launch_with(cudaLaunchAttribute* attribute, void (*kernel)(Parameters...), 
     check_cuda(status, "kernel launch");
 }
 
+/// Whether the code of `kernel` for the calling thread's device has the instructions of begin_kernel(): it was compiled
+/// for compute capability 9.0 or later. From PTX for an earlier one the driver makes code for such a device, too, which
+/// waits for nothing and must not be launched before its predecessor has ended.
+template <class... Parameters>
+[[nodiscard]] bool waits_for_predecessor(void (*kernel)(Parameters...)) {
+    constexpr int least_virtual_architecture = 90;
+    cudaFuncAttributes attributes{};
+    if (cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)) != cudaSuccess) {
+        cudaGetLastError();  // the launch reports it
+        return false;
+    }
+    return attributes.ptxVersion >= least_virtual_architecture;
+}
+
 /// Queues `kernel(arguments...)` on the context's stream for each thread of `grid` blocks of `block` threads; the
 /// context's device is the calling thread's. Each argument is converted to the type of its parameter and copied before
 /// the call returns. Throws DeviceError if the launch fails; an error of the kernel itself is reported by a later call
@@ -120,8 +134,8 @@ void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, const C
     cudaLaunchAttribute dependent{};
     dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     dependent.val.programmaticStreamSerializationAllowed = 1;
-    launch_with(next.dependent ? &dependent : nullptr, kernel, grid, block, next.stream,
-                std::forward<Arguments>(arguments)...);
+    launch_with(next.dependent && waits_for_predecessor(kernel) ? &dependent : nullptr, kernel, grid, block,
+                next.stream, std::forward<Arguments>(arguments)...);
 }
 
 /// The same for a kernel that calls grid_barrier(), with the blocks of cooperative_grid(), in one dimension: the GPU

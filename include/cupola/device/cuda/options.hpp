@@ -33,8 +33,8 @@ struct CudaOptions {
     /// has its own scratch memory. The bits are the same.
     bool side_by_side_gradients = true;
     /// Whether a kernel of Cupola that directly follows another kernel, of Cupola or of a library, may be launched
-    /// before that one has ended, and waits on the GPU for its end (programmatic dependent launch, from compute
-    /// capability 9.0). The bits are the same.
+    /// before that one has ended, and waits on the GPU for its end (programmatic dependent launch, on GPUs and in code
+    /// for compute capability 9.0 or later). The bits are the same.
     bool dependent_launch = false;
     /// Whether work whose parts are separated by a barrier of all blocks may be one kernel (a cooperative launch),
     /// where the GPU can hold all its blocks at a time. Otherwise each part is a kernel, and the log says so where a

@@ -63,6 +63,11 @@ std::array<std::size_t, all_devices> memory_in_use() {
     return bytes;
 }
 
+void wait_kernel(int* to) {
+    impl::begin_kernel();
+    *to += 1;
+}
+
 }  // namespace
 
 TEST_CASE("the streams of a predictor, its parameters and its statistics are on the first GPU of its options") {
@@ -157,4 +162,22 @@ TEST_CASE("the codes after which CUDA's documentation asks for another process a
         CAPTURE(code);
         CHECK_FALSE(impl::loses_device(code));
     }
+}
+
+TEST_CASE("only a kernel whose code can wait for the kernel before it is launched before that has ended") {
+    const Fresh fresh;
+    CudaContext context(0, {.dependent_launch = true});
+    const CudaArena memory(sizeof(int), "a test");
+    auto* const at = reinterpret_cast<int*>(const_cast<std::byte*>(memory.data()));
+    const auto launched_early = [&] {
+        const std::int64_t count = emulator::dependent_kernels();
+        const CudaContext::DeferScope scope(context);
+        for (int i = 0; i < 2; ++i) impl::launch_kernel(&wait_kernel, 1, 1, context, at);
+        context.synchronize();
+        return emulator::dependent_kernels() - count;
+    };
+    CHECK(launched_early() == 1);
+    // From PTX for 8.0 the driver has made code for this GPU.
+    emulator::set_virtual_architecture(80);
+    CHECK(launched_early() == 0);
 }
