@@ -2,8 +2,9 @@
 //
 // The main function of every test program. A run whose filters match no test case fails: a misspelt file name in the
 // build would otherwise be a test that cannot fail. With CUPOLA_TEST_NAMES in the environment the name of each case is
-// printed when it begins, so that the output of a run that hangs or is ended says where. The program of Cuda's tests
-// (gpu/) ends with status 77, "skipped", and one message where there is no GPU.
+// printed when it begins, and what it prints is not kept back, so that the output of a run that hangs or is ended says
+// where. The program of Cuda's tests (gpu/) ends with status 77, "skipped", and one message where there is no GPU; with
+// names it is aborted behind a case that has lost the GPU, since every later case would fail for it.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -29,6 +30,16 @@ struct CountCases : CaseListener {
         std::printf("[case] %s\n", test_case.m_name);
         std::fflush(stdout);
     }
+#ifdef CUPOLA_TEST_CUDA
+    void test_case_end(const doctest::CurrentTestCaseStats&) override {
+        if (!prints_names) return;
+        const cudaError_t lasting = cupola::impl::lasting_cuda_error();
+        if (!cupola::impl::loses_device(lasting)) return;
+        std::printf("the GPU is lost: %s\n", cudaGetErrorString(lasting));
+        std::fflush(stdout);
+        std::abort();
+    }
+#endif
     void test_run_end(const doctest::TestRunStats& run) override { cases_run = run.numTestCasesPassingFilters; }
 };
 
@@ -40,6 +51,7 @@ int main(int argc, char** argv) {
     constexpr const char* names_variable = "CUPOLA_TEST_NAMES";
     prints_names = std::getenv(names_variable) != nullptr;
     unsetenv(names_variable);  // a program that a test starts does not have it
+    if (prints_names) std::setvbuf(stdout, nullptr, _IOLBF, 0);
     doctest::Context context(argc, argv);
 #ifdef CUPOLA_TEST_CUDA
     try {

@@ -154,7 +154,9 @@ private:
     /// The options with which the contexts of all streams are on one device.
     [[nodiscard]] static typename D::Options on_one_device(const Options& options) {
         typename D::Options device = options.device;
-        if constexpr (requires { device.devices_per_gpu; }) device.devices_per_gpu = options.streams;
+        if constexpr (requires { device.devices_per_gpu; }) {
+            if (device.devices_per_gpu > 0) device.devices_per_gpu = options.streams;
+        }
         return device;
     }
 

@@ -35,7 +35,7 @@ PROGRAMS = [
     "bench_averaging",
     "cifar10_train",
 ]
-LOADER_SECONDS = 20
+LOADER_SECONDS = GIT_SECONDS = 20
 # What the carried programs need of the processor, as in /proc/cpuinfo: x86-64-v3.
 INSTRUCTIONS = ("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
 # NVIDIA's libraries, which are looked for on the other machine, by the beginnings of their names; cuDNN and NVRTC open others by name.
@@ -61,10 +61,10 @@ def commit_of(root):
     """The commit of a checkout, and whether it has changes; ("unknown", False) without git."""
     try:
         words = ["git", "-C", str(root)]
-        commit = subprocess.run([*words, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changes = subprocess.run([*words, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip()
+        commit = subprocess.run([*words, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True, timeout=GIT_SECONDS).stdout.strip()
+        changes = subprocess.run([*words, "status", "--porcelain"], capture_output=True, text=True, check=True, timeout=GIT_SECONDS).stdout.strip()
         return commit, bool(changes)
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return "unknown", False
 
 
@@ -245,15 +245,16 @@ def unpack(folder, to):
     return link_libraries(to / "lib", to / "own", library_folders())
 
 
-def what_it_lacks(program):
-    """What the dynamic loader says that is missing for this program, without running it; empty if it would start."""
+def what_it_lacks(program, seconds=LOADER_SECONDS):
+    """What the dynamic loader says in at most LOADER_SECONDS that is missing for this program, without running it; empty if it would start."""
+    seconds = max(0.1, min(seconds, LOADER_SECONDS))
     asked = {**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
     try:
-        ended = subprocess.run([str(program)], env=asked, capture_output=True, text=True, timeout=LOADER_SECONDS)
+        ended = subprocess.run([str(program)], env=asked, capture_output=True, text=True, timeout=seconds)
     except OSError as error:
         return [str(error)]
     except subprocess.TimeoutExpired:
-        return [f"the loader had not ended after {LOADER_SECONDS} s"]
+        return [f"the loader had not ended after {seconds:.0f} s"]
     output = ended.stdout + ended.stderr
     lines = [line.strip() for line in output.splitlines()]
     wrong = [line for line in lines if re.search(r"not found|cannot open|error while", line)]

@@ -20,6 +20,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 _numbers = itertools.count()
 _claimed = {}
+# Those that a kill has not ended, as one that waits for a GPU's driver: nobody waits for them again.
+_unkillable = set()
 _lock = threading.Lock()
 
 
@@ -79,11 +81,12 @@ def of_command(pid, mark):
 def _kill(find, seconds=5.0):
     """Kills what find() returns until it returns nothing, because a process may start another one before it is killed."""
     end = time.monotonic() + seconds
-    while found := find():
+    while found := find() - _unkillable:
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > end:
+            _unkillable.update(found)
             return found
         time.sleep(0.01)
     return set()

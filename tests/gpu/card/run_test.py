@@ -1026,7 +1026,7 @@ class Carried(InFolder):
         programs = run.Programs(self.root / "unpacked", self.build)
         report = stages.Report(self.root / "out", "all", "unknown")
         with self.assertRaisesRegex(run.Skipped, "the sources were carried and no programs, which are built here"):
-            run.unpack(programs, self.packed, report)
+            run.unpack(programs, self.packed, report, 40)
         self.assertEqual(set(programs.unfit), set(carried.PROGRAMS))
 
     def test_carried_sources_say_which_commit_they_are_of(self):
@@ -1044,7 +1044,7 @@ class Carried(InFolder):
         def named():
             report = stages.Report(self.root / "out", "all", "unknown")
             with unittest.mock.patch.object(run, "ROOT", self.root), self.assertRaises(run.Skipped):
-                run.unpack(run.Programs(self.root / "unpacked", self.build), self.packed, report)
+                run.unpack(run.Programs(self.root / "unpacked", self.build), self.packed, report, 40)
             return report.data["commit"]
 
         self.assertEqual(named(), commit)
@@ -1096,7 +1096,8 @@ class CarriedTests(InFolder):
     def test_each_test_has_its_result_and_those_that_are_alone_take_turns(self):
         code = """
 import pathlib, sys, time
-print("[doctest] test cases:  2 |  2 passed")
+if sys.argv[-1].startswith("--first="): sys.exit()  # behind the last case
+print("[case] one\\n[case] two\\n[doctest] test cases:  2 |  2 passed")
 if sys.argv[1] == "bad": print("a_test.cpp:3: ERROR: CHECK( 1 == 2 ) is NOT correct!"); sys.exit(1)
 if sys.argv[1] == "crash": import os; os.abort()
 if sys.argv[1] == "none": print("skipped: there is no GPU"); sys.exit(77)
@@ -1110,7 +1111,7 @@ if sys.argv[1].startswith("alone"):
         found, reason = self.found(code, {"good": {}, "bad": {}, "crash": {}, "none": {}})
         self.assertEqual([test["status"] for test in found["tests"]], ["passed", "failed", "failed", "skipped"])
         self.assertEqual(reason, "2 of 4 failed: bad, crash")
-        self.assertEqual(found["lines"], ["crash: it was ended by signal 6", "a_test.cpp:3: CHECK( 1 == 2 ) is NOT correct!"])
+        self.assertEqual(found["lines"], ["crash: it was ended by signal 6, in the case 'two'", "a_test.cpp:3: CHECK( 1 == 2 ) is NOT correct!"])
         self.assertIn("--- bad: failed\n", (self.folder / "log").read_text())
         self.assertEqual(self.found(code, {"none": {}})[1], "1 of 1 did not run: none: there is no GPU")
         self.assertEqual(self.found(code, {})[1], "no test of this kind was built")
@@ -1128,22 +1129,27 @@ if sys.argv[1].startswith("alone"):
 import os, sys, time
 first = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--first=")), 1)
 assert os.environ["CUPOLA_TEST_NAMES"]
-for number, name in enumerate(["fine", "crashes", "fine too", "hangs", "fine again"], 1):
+for number, name in enumerate(["fine", "crashes", "fine too", "hangs", "exits", "fine again"], 1):
     if number < first: continue
     print(f"[case] {name}", flush=True)
-    if name == "crashes": os.abort()
+    if name == "crashes":
+        print("[doctest] test cases:  2 |  1 passed", flush=True)
+        os.abort()
     if name == "hangs": time.sleep(60)
-print(f"[doctest] test cases:  {6 - first} |  {6 - first} passed")
+    if name == "exits": sys.exit(0)
+print("[doctest] test cases:  6 |  6 passed")
 """
         begin = time.monotonic()
         with unittest.mock.patch.object(run, "one_test", lambda test, programs, seconds, quiet, of=run.one_test: of(test, programs, seconds, 1.0)):
             found, reason = self.found(code, {"t": {}}, 30)
         self.assertLess(time.monotonic() - begin, 20)
         self.assertEqual([(test["name"], test["status"]) for test in found["tests"]],
-                         [("t", "failed"), ("t from case 3", "failed"), ("t from case 5", "passed")])  # fmt: skip
+                         [("t", "failed"), ("t from case 3", "failed"), ("t from case 5", "failed"), ("t from case 6", "passed")])  # fmt: skip
         self.assertEqual(found["lines"][0], "t: it was ended by signal 6, in the case 'crashes'")
         self.assertRegex(found["lines"][1], r"^t from case 3: it was ended after \d s, in the case 'hangs'$")
-        self.assertEqual((reason, found["cases"]), ("2 of 3 failed: t, t from case 3", 1))
+        self.assertEqual(found["lines"][2], "t from case 5: it ended with status 0 and without a summary, in the case 'exits'")
+        # Each case is counted once, whatever doctest's summaries say.
+        self.assertEqual((reason, found["cases"]), ("3 of 4 failed: t, t from case 3, t from case 5", 6))
         log = (self.folder / "log").read_text()
         self.assertEqual(len(re.findall(r"^\[case\] fine", log, re.M)), 3)
 
@@ -1223,7 +1229,7 @@ class WholeCommand(unittest.TestCase):
         path = f"{folder_path / 'tools'}{os.pathsep}{os.environ['PATH']}"
         cls.out = folder_path / "out"
         # Scripts are no programs for the loader, so ask it nothing.
-        patched = f"import runpy, sys; sys.path.insert(0, {str(HERE / 'card')!r}); import carried; carried.what_it_lacks = lambda program: []; "
+        patched = f"import runpy, sys; sys.path.insert(0, {str(HERE / 'card')!r}); import carried; carried.what_it_lacks = lambda program, seconds: []; "
         patched += f"import bench.measure as m; m.TURN_SECONDS, m.ROUNDS = 0.005, 2; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
         cls.ended = subprocess.run(
             [sys.executable, "-c", patched, HERE / "run", cls.out, "all", "--carried", packed, "--build", folder_path / "build/gpu"],

@@ -160,7 +160,7 @@ class Report:
         """Writes what the stage that runs has found by now, so that a run that is cut short has reported it. Any thread may call it."""
         with self.writing:
             if self.running is not None:
-                self.running.update(found)
+                self.running.update(well_formed(found))  # a copy: the stage goes on with its own
                 self.write()
 
     @staticmethod
@@ -193,13 +193,15 @@ class Report:
         def end():
             time.sleep(max(0.0, seconds - (time.monotonic() - self.start)))
             self.writing.acquire()  # to the end: no stage reports after this
-            for entry in self.data["stages"]:
-                if entry["status"] == "running":
-                    entry.update(status="failed", reason="the time of the whole run was over", seconds=entry["limit_s"])
-            self.end()
-            descendants.end_all()
-            print("ended: the time of the whole run was over", flush=True)
-            os._exit(1)
+            try:
+                for entry in self.data["stages"]:
+                    if entry["status"] == "running":
+                        entry.update(status="failed", reason="the time of the whole run was over", seconds=entry["limit_s"])
+                self.end()
+                descendants.end_all()
+                print("ended: the time of the whole run was over", flush=True)
+            finally:
+                os._exit(1)
 
         threading.Thread(target=end, daemon=True).start()
 

@@ -251,9 +251,9 @@ int visible_devices() {
     }
 }
 
-/// Whether the program has code for the devices.
 /// A call for the calling thread's device creates its context.
 void need_context() { state().device[static_cast<std::size_t>(current)].has_context = true; }
+/// Whether the program has code for the devices.
 bool has_code() { return state().major * 100 + state().minor * 10 >= 900; }
 
 std::string text_of(const Stream& stream) {

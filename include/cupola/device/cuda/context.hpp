@@ -310,7 +310,7 @@ private:
 
     [[nodiscard]] static int checked(int ordinal, const CudaOptions& options) {
         const int gpu = ordinal < 0 ? ordinal : options.gpu_of(ordinal), count = cuda_devices();
-        const bool shared = options.devices_per_gpu > 1;
+        const bool shared = options.devices_per_gpu > 1 && ordinal > 0;
         require<DeviceError>(
             gpu >= 0 && gpu < count, "there is no GPU ", gpu,
             shared ? text(" for device ", ordinal, " with devices_per_gpu ", options.devices_per_gpu) : std::string(),

@@ -73,7 +73,9 @@ namespace cupola { inline namespace CUPOLA_ABI { namespace impl {
     cudaGetLastError();  // the error is reported here, and not by the next launch
     const std::string message = text("CUDA's ", call, " failed on device ", device, " with ", cudaGetErrorName(status),
                                      ": ", cudaGetErrorString(status));
-    if (loses_device(status)) throw DeviceLost(message);
+    // Of another device than this thread's, nothing more is known.
+    const bool is_unknown = status == cudaErrorUnknown && device != current_cuda_device();
+    if (is_unknown || loses_device(status)) throw DeviceLost(message);
     throw DeviceError(message);
 }
 
