@@ -18,7 +18,7 @@ for part in "regularisers' losses" data 'packing of weights' loss 'check of the 
     grep -Eq "^ *$part +[0-9.]+ +[0-9.]+ %" "$work/output" || fail "no row of: $part"
 done
 grep -Eq '^step: [0-9.]+ ms, [0-9.]+ samples/s; medians of 20 steps on the first device$' "$work/output" || fail "no sum"
-grep -Eq '^peak: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ GB/s of a large copy$' "$work/output" || fail "no rates"
+grep -Eq '^peak: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ of vectors, [0-9.]+ GB/s of a large copy(, [0-9.]+ in caches of [0-9.]+ MiB)*$' "$work/output" || fail "no rates"
 
 for cut in 'SplitAt<Net, "[a-z0-9_]+"> is the best of 2' 'SplitAt<Net, "conv2", "local3"> is the best of 3'; do
     grep -Eq "^cut: $cut parts: the longest has [1-3]\.[0-9]+ of the mean time\$" "$work/output" || fail "no line: $cut"

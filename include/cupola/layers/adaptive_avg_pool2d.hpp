@@ -74,7 +74,7 @@ private:
     static double share(const ResampledAxis& axis, std::int64_t i, std::int64_t k) {
         const auto output = static_cast<std::int32_t>(i), input = static_cast<std::int32_t>(k);
         const ResampledAxis::Range range = axis.inputs(output);
-        return input >= range.begin && input < range.end ? double{axis.weight(output, input)} : 0.0;
+        return input >= range.begin && input < range.end ? static_cast<double>(axis.weight(output, input)) : 0.0;
     }
 };
 
